@@ -1,0 +1,4 @@
+//! The RDMA NIC device model.
+pub mod frame;
+pub mod host_if;
+pub mod time;

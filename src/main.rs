@@ -1,0 +1,2 @@
+//! The `adverb` command.
+fn main() {}
