@@ -1,2 +1,8 @@
 //! The `adverb` command.
-fn main() {}
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    adverb::cli::main()
+}

@@ -1,0 +1,2 @@
+//! Criterion benchmarks of the layers below the device.
+fn main() {}

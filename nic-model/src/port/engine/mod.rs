@@ -1,0 +1,282 @@
+//! The engine: one function of the NIC at work under a real clock.
+//!
+//! It owns the device, its port and the process's place on the host behind one lock, and is driven from two sides: by
+//! application threads inline ([`Engine::kick`] after a doorbell, [`Engine::poll`] from an empty CQ), and by a thread of
+//! its own that sleeps until a packet, a deadline or a message from another process needs it. Whoever gets the lock does
+//! all the work there is; whoever does not need not wait, as the holder looks at the doorbells again after it lets go.
+//!
+//! While an application polls without pause, the thread leaves the sockets to it (like NAPI: interrupts first, polling
+//! under load) and comes back when the polling stops.
+
+mod backpressure;
+mod core;
+mod receive;
+mod sealing;
+mod thread;
+
+use self::core::Core;
+use super::fault::FaultConfig;
+use super::host::guardian;
+use super::netdev::NetDevice;
+use crate::device::{Counters, Mad};
+use crate::host_if::command::{Command, CommandError, Reply};
+use crate::host_if::doorbell::DoorbellPage;
+use crate::host_if::event::{AsyncEvent, Event};
+use crate::time::Time;
+use parking_lot::{Mutex, MutexGuard};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+use thread::Waiter;
+
+/// What the engine tells the driver. Called without the engine's lock, from whichever thread drove it.
+pub trait Service: Send + Sync {
+    /// An armed CQ with that cookie has a new completion.
+    fn completion(&self, cookie: u64);
+    /// An asynchronous event.
+    fn async_event(&self, event: AsyncEvent);
+    /// A MAD arrived on QP1.
+    fn mad(&self, mad: Mad);
+    /// When [`Self::handle_timeout`] wants to run next.
+    fn next_timeout(&self) -> Option<Time>;
+    /// That time has come.
+    fn handle_timeout(&self, now: Time);
+}
+
+/// How an engine is opened.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The interface the device stands for.
+    pub netdev: NetDevice,
+    /// Only this address instead of all of the interface's.
+    pub addr: Option<IpAddr>,
+    /// Faults to inject into what is sent.
+    pub faults: Option<FaultConfig>,
+    /// Capture file.
+    pub pcap: Option<PathBuf>,
+    /// Receive buffer of the sockets, as the kernel accounts it.
+    pub rcvbuf: Option<usize>,
+    /// Line rate in bit/s, 0 = unlimited.
+    pub line_rate: u64,
+    /// The `adverb` program, which serves as guardian; without it closed connections end with the process.
+    pub guardian: Option<PathBuf>,
+}
+
+/// Receive polls in a row, without a doorbell, after which the thread leaves the sockets to the application.
+const POLLING_STREAK: u32 = 256;
+
+/// A function of the NIC at work.
+pub struct Engine {
+    core: Mutex<Core>,
+    doorbells: Arc<DoorbellPage>,
+    service: Arc<dyn Service>,
+    waiter: Waiter,
+    clock: Instant,
+    slot: u8,
+    gids: Vec<IpAddr>,
+    /// Polls by the application since its last doorbell.
+    streak: AtomicU32,
+    /// Polls by the application ever.
+    polls: AtomicU64,
+    /// The parent's engine in a forked child: nothing may be touched.
+    inert: AtomicBool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("slot", &self.slot).field("gids", &self.gids).finish_non_exhaustive()
+    }
+}
+
+/// Events taken out of the device, to be told once the lock is free.
+#[derive(Debug, Default)]
+struct Told {
+    events: Vec<Event>,
+    mads: Vec<Mad>,
+}
+
+impl Engine {
+    /// Open a function: claim a slot, bind the sockets, join the host's steering, start the thread.
+    ///
+    /// # Errors
+    /// What the operating system refused; `AddrInUse` when another user has the address.
+    pub fn open(config: &EngineConfig, service: Arc<dyn Service>) -> io::Result<Arc<Self>> {
+        let clock = Instant::now();
+        let core = Core::open(config)?;
+        let waiter = Waiter::new(&core.fds())?;
+        let engine = Arc::new(Self {
+            doorbells: core.nic.doorbells(),
+            slot: core.slot.number(),
+            gids: core.addrs.clone(),
+            core: Mutex::new(core),
+            service,
+            waiter,
+            clock,
+            streak: AtomicU32::new(0),
+            polls: AtomicU64::new(0),
+            inert: AtomicBool::new(false),
+        });
+        thread::spawn(&engine)?;
+        Ok(engine)
+    }
+
+    /// Device time.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The slot, the top byte of the function's QPNs.
+    pub const fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// The function's addresses in GID-table order.
+    pub fn addrs(&self) -> &[IpAddr] {
+        &self.gids
+    }
+
+    /// The doorbell page.
+    pub fn doorbells(&self) -> &DoorbellPage {
+        &self.doorbells
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Core>> {
+        if self.inert.load(Ordering::Relaxed) { None } else { Some(self.core.lock()) }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
+        if self.inert.load(Ordering::Relaxed) { None } else { self.core.try_lock() }
+    }
+
+    /// Run a command. Waits for the device.
+    ///
+    /// # Errors
+    /// As the device answers; [`CommandError::Invalid`] in a forked child of the process that opened the engine.
+    pub fn command(&self, command: Command) -> Result<Reply, CommandError> {
+        let mut core = self.lock().ok_or(CommandError::Invalid)?;
+        let reply = core.command(self.now(), command);
+        self.finish(core);
+        reply
+    }
+
+    /// After ringing a doorbell: send what can be sent now.
+    pub fn kick(&self) {
+        if self.streak.swap(0, Ordering::Relaxed) >= POLLING_STREAK {
+            self.waiter.watch_sockets(true);
+        }
+        while let Some(mut core) = self.try_lock() {
+            core.drive(self.now(), false);
+            self.finish(core);
+            if !self.doorbells.is_pending() {
+                return;
+            }
+        }
+    }
+
+    /// From an empty CQ: receive, send, complete.
+    pub fn poll(&self) {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        if self.streak.fetch_add(1, Ordering::Relaxed) == POLLING_STREAK {
+            self.waiter.watch_sockets(false);
+        }
+        if let Some(mut core) = self.try_lock() {
+            core.drive(self.now(), true);
+            self.finish(core);
+        }
+    }
+
+    /// After arming a CQ: the application will wait, so the thread must watch again; completions already there fire.
+    pub fn arm(&self) {
+        if self.streak.swap(0, Ordering::Relaxed) >= POLLING_STREAK {
+            self.waiter.watch_sockets(true);
+        }
+        if let Some(mut core) = self.try_lock() {
+            core.drive(self.now(), true);
+            self.finish(core);
+        }
+    }
+
+    /// Send a MAD from QP1.
+    pub fn send_mad(&self, mad: Mad) {
+        if let Some(mut core) = self.lock() {
+            core.nic.send_mad(mad);
+            core.drive(self.now(), false);
+            self.finish(core);
+        }
+    }
+
+    /// Give a MAD to the process that owns a CM port, see [`super::host::ports::deliver`]. Returns whether one does.
+    pub fn deliver_to_port(&self, space: u16, port: u16, mad: &Mad) -> bool {
+        self.lock().is_some_and(|mut core| core.deliver_to_port(space, port, mad))
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> Counters {
+        self.lock().map(|core| core.nic.counters().clone()).unwrap_or_default()
+    }
+
+    /// The CM connections the guardian must close if the process dies.
+    pub fn with_guardian(&self, f: impl FnOnce(&mut guardian::Guardian)) {
+        if let Some(mut core) = self.lock()
+            && let Some(guardian) = &mut core.guardian
+        {
+            f(guardian);
+        }
+    }
+
+    /// Call `ready` from the thread whenever `fd` is readable.
+    pub fn watch(&self, fd: RawFd, ready: Box<dyn Fn() + Send + Sync>) {
+        self.waiter.watch(fd, ready);
+    }
+
+    /// Stop watching `fd`.
+    pub fn unwatch(&self, fd: RawFd) {
+        self.waiter.unwatch(fd);
+    }
+
+    /// The service's next timeout may have come nearer.
+    pub fn wake(&self) {
+        self.set_alarm(None);
+    }
+
+    /// The process exits: leave its open QPs to the guardian.
+    pub fn leave(&self) {
+        if let Some(mut core) = self.lock() {
+            core.leave();
+        }
+    }
+
+    /// In a forked child: never touch the parent's sockets.
+    pub fn after_fork_in_child(&self) {
+        self.inert.store(true, Ordering::Relaxed);
+    }
+
+    /// Let go of the lock, see to the next deadline, tell the service.
+    fn finish(&self, mut core: MutexGuard<'_, Core>) {
+        let told = core.take_told();
+        let deadline = core.next_deadline(self.clock);
+        drop(core);
+        self.set_alarm(deadline);
+        for event in told.events {
+            match event {
+                Event::Completion { cookie } => self.service.completion(cookie),
+                Event::Async(event) => self.service.async_event(event),
+            }
+        }
+        for mad in told.mads {
+            self.service.mad(mad);
+        }
+    }
+
+    fn set_alarm(&self, deadline: Option<Time>) {
+        let service = self.service.next_timeout();
+        let next = [deadline, service].into_iter().flatten().min();
+        if let Some(next) = next {
+            self.waiter.alarm_by(next, self.now());
+        }
+    }
+}
