@@ -110,6 +110,19 @@ mod tests {
     }
 
     #[test]
+    fn tabled_bytes_are_followed_by_zeros() {
+        for (zeros, table) in (1..).zip(&FOLLOWED_BY) {
+            for byte in [0u8, 1, 0x80, 0xff] {
+                assert_eq!(
+                    table[usize::from(byte)],
+                    shift_bytes(u32::from(byte), zeros),
+                    "{byte:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn unshift_undoes_feeding_zero_bytes() {
         for bytes in [0, 1, 2, 255, 256, 257, 1_100, 4_200, u16::MAX] {
             for register in [1, 0x8000_0000, 0xdead_beef, u32::MAX] {

@@ -11,6 +11,7 @@ use crate::host_if::event::{AsyncEvent, AsyncEventKind, Event};
 use crate::host_if::ring::CompletionQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 #[derive(Debug)]
 struct Cq {
@@ -124,9 +125,18 @@ impl CqTable {
     /// Publish all completions handed in and raise the events they fire. Returns how many there were.
     pub(super) fn flush(&mut self, events: &mut VecDeque<Event>) -> usize {
         let count = self.written.len();
+        if count == 0 {
+            return 0;
+        }
+        for (permit, cqe) in &self.written {
+            if let Some(cq) = self.cqs.get(permit.cq as usize).and_then(Option::as_ref) {
+                cq.ring.write(permit.index, cqe);
+            }
+        }
+        // Against the driver's fence between arming and its last look: one of the two sees the other's store.
+        fence(Ordering::SeqCst);
         for (permit, cqe) in self.written.drain(..) {
             let Some(cq) = self.cqs.get_mut(permit.cq as usize).and_then(Option::as_mut) else { continue };
-            cq.ring.write(permit.index, &cqe);
             let solicited =
                 cqe.status != WcStatus::Success as u8 || cqe.flags & CqeFlags::SOLICITED.bits() != 0;
             if cq.ring.fire(solicited) {

@@ -101,11 +101,8 @@ impl Datagram {
 
     pub(super) fn reset(&mut self) {
         let (sq, rq) = (Arc::clone(&self.sq), Arc::clone(&self.rq));
-        sq.publish(0);
-        rq.publish(0);
-        let listed = self.listed;
-        *self = Self::new(sq, rq);
-        self.listed = listed;
+        let (fetched, rq_next, listed) = (sq.producer(), rq.producer(), self.listed);
+        *self = Self { fetched, rq_next, listed, ..Self::new(sq, rq) };
     }
 
     fn waiting(&self) -> u32 {

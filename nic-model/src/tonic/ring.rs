@@ -25,12 +25,38 @@ impl Run {
     }
 }
 
+/// A run in one word, so that what was just written is read back without a stall: low half of the first segment
+/// (the rest follows from the end of the ring), count, transmission id.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    /// Low half of the segment number; the rest follows from `end`.
-    first: u32,
-    count: u16,
-    transmission: u8,
+struct Slot(u64);
+
+impl Slot {
+    #[inline]
+    const fn new(run: &Run) -> Self {
+        Self(run.first << 32 | (run.count as u64) << 16 | run.transmission as u64)
+    }
+
+    #[inline]
+    const fn first(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    const fn count(self) -> u16 {
+        (self.0 >> 16 & 0xffff) as u16
+    }
+
+    #[inline]
+    const fn transmission(self) -> u8 {
+        (self.0 & 0xff) as u8
+    }
+
+    /// Moves the start by `count` segments.
+    #[inline]
+    const fn advance(self, count: u16) -> Self {
+        let first = self.first().wrapping_add(count as u32);
+        Self((first as u64) << 32 | ((self.count() - count) as u64) << 16 | self.transmission() as u64)
+    }
 }
 
 /// Generated and unsent segments of one flow.
@@ -70,20 +96,19 @@ impl SendRing {
 
     /// Appends a run that lies after all queued ones. The caller has checked [`has_slot`](Self::has_slot).
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is what is stored")]
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.has_slot() && (self.is_empty() || run.first >= self.end));
         if self.used > 0 {
             let last = self.index(self.used - 1);
-            if self.end == run.first && self.slots[last].transmission == run.transmission {
-                self.slots[last].count += run.count;
+            if self.end == run.first && self.slots[last].transmission() == run.transmission {
+                self.slots[last].0 += u64::from(run.count) << 16;
                 self.segments += run.count;
                 self.end = run.end();
                 return;
             }
         }
         let at = self.index(self.used);
-        self.slots[at] = Slot { first: run.first as u32, count: run.count, transmission: run.transmission };
+        self.slots[at] = Slot::new(&run);
         self.used += 1;
         self.segments += run.count;
         self.end = run.end();
@@ -97,20 +122,19 @@ impl SendRing {
             return None;
         }
         let slot = self.slots[self.index(0)];
-        let first = self.end - u64::from((self.end as u32).wrapping_sub(slot.first));
-        Some(Run { first, count: slot.count, transmission: slot.transmission })
+        let first = self.end - u64::from((self.end as u32).wrapping_sub(slot.first()));
+        Some(Run { first, count: slot.count(), transmission: slot.transmission() })
     }
 
     /// Removes the first `count` segments of the oldest run.
     #[inline]
     pub(crate) fn take(&mut self, count: u16) {
         let at = self.index(0);
-        let slot = &mut self.slots[at];
-        debug_assert!(self.used > 0 && count <= slot.count);
-        slot.first = slot.first.wrapping_add(u32::from(count));
-        slot.count -= count;
+        let slot = self.slots[at];
+        debug_assert!(self.used > 0 && count <= slot.count());
         self.segments -= count;
-        if slot.count == 0 {
+        self.slots[at] = slot.advance(count);
+        if slot.count() == count {
             self.head = self.head.wrapping_add(1) % 4;
             self.used -= 1;
         }

@@ -73,7 +73,7 @@ fn inline_data_is_gathered() {
     assert_eq!(at::<SendCtrl>(&wqe, 0).num_sge, 0);
     assert_eq!(at::<RemoteSeg>(&wqe, 16).inline_len, 96);
     assert_eq!((&wqe[32..72], &wqe[72..]), (&[1; 40][..], &[2; 56][..]));
-    sges[1].length = 1;
+    sges[2].length = 57;
     wr.sg_list = sges.as_mut_ptr();
     assert_eq!(encoded(QpType::Rc, &wr), Err(Errno::INVAL), "one byte more than the QP was made for");
 }

@@ -7,16 +7,20 @@ use crate::objects::cq::Cq;
 use crate::objects::handle;
 use crate::objects::qp::Qp;
 use nic_model::host_if::AsyncEventKind;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 /// Read one token from an event descriptor; false leaves `errno` as `read` set it.
 ///
-/// An `extern "C"` function without anything to clean up: a thread cancelled in `read` is unwound through it by force.
+/// A thread cancelled in `read` is unwound through this frame by force, which Rust's unwinding code allows only where a
+/// frame has nothing to clean up. So there is no call here but that of `read`, not even of a function that would be
+/// inlined: an unoptimised build does not.
 #[inline(never)]
 pub(crate) extern "C" fn take_token(fd: c_int) -> bool {
+    const TOKEN: usize = size_of::<u64>();
     let mut token = 0u64;
     // SAFETY: `token` is eight writable bytes.
-    unsafe { libc::read(fd, (&raw mut token).cast(), size_of::<u64>()) == size_of::<u64>().cast_signed() }
+    let read = unsafe { libc::read(fd, &raw mut token as *mut c_void, TOKEN) };
+    read == TOKEN as isize
 }
 
 entry! {

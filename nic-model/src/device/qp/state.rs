@@ -105,7 +105,11 @@ mod tests {
                     let _ = match transition(qp_type, from, to) {
                         None => writeln!(table, "{qp_type:?} {from:?} -> {to:?}: refused"),
                         Some(Rule { required, optional }) => {
-                            writeln!(table, "{qp_type:?} {from:?} -> {to:?}: {:?} [{:?}]", required.0, optional.0)
+                            {
+                            let names = |mask: M| mask.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
+                            let (required, optional) = (names(required), names(optional));
+                            writeln!(table, "{qp_type:?} {from:?} -> {to:?}: {required} [{optional}]")
+                        }
                         }
                     };
                 }

@@ -100,12 +100,12 @@ impl Requester {
         self.rnr_left = qp.attr.rnr_retry;
     }
 
-    /// Forget everything, as RESET does; the driver starts its indices anew.
+    /// Forget everything, as RESET does, what is posted included. Ring indices run on.
     pub(super) fn reset(&mut self) -> Option<FlowId> {
         let flow = self.flow.take();
         let sq = Arc::clone(&self.sq);
-        sq.publish(0);
-        *self = Self::new(sq);
+        let fetched = sq.producer();
+        *self = Self { fetched, ..Self::new(sq) };
         flow
     }
 

@@ -89,12 +89,12 @@ impl Responder {
         self.responses.start(flow);
     }
 
-    /// Forget everything, as RESET does.
+    /// Forget everything, as RESET does, what is posted included. Ring indices run on.
     pub(super) fn reset(&mut self) -> Option<FlowId> {
         let flow = self.responses.flow();
         let rq = Arc::clone(&self.rq);
-        rq.publish(0);
-        *self = Self::new(rq);
+        let rq_next = rq.producer();
+        *self = Self { rq_next, ..Self::new(rq) };
         flow
     }
 

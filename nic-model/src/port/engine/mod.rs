@@ -12,6 +12,8 @@ mod backpressure;
 mod core;
 mod receive;
 mod sealing;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use self::core::Core;

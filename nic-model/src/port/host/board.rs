@@ -68,7 +68,11 @@ impl Page {
     /// Maps a board another process sent.
     pub(super) fn map(memfd: &OwnedFd) -> io::Result<Self> {
         let page = Self(SharedPage::map(memfd)?);
-        if page.0.u32(0).load(Acquire) == MAGIC { Ok(page) } else { Err(io::ErrorKind::InvalidData.into()) }
+        if page.0.u32(0).load(Acquire) == MAGIC {
+            Ok(page)
+        } else {
+            Err(io::ErrorKind::InvalidData.into())
+        }
     }
 
     fn u64(&self, socket: usize, field: usize) -> &std::sync::atomic::AtomicU64 {
@@ -85,7 +89,9 @@ impl Page {
 
     /// The socket bound to `addr`.
     pub(super) fn socket_at(&self, addr: IpAddr) -> Option<usize> {
-        let count = usize::try_from(self.0.u32(COUNT).load(Acquire)).unwrap_or(0).min(MAX_SOCKETS);
+        let count = usize::try_from(self.0.u32(COUNT).load(Acquire))
+            .unwrap_or(0)
+            .min(MAX_SOCKETS);
         let (high, low) = address_words(addr);
         (0..count).find(|&socket| {
             self.u64(socket, ADDR_HIGH).load(Relaxed) == high && self.u64(socket, ADDR_LOW).load(Relaxed) == low
@@ -121,7 +127,10 @@ impl Page {
             }
             let grant = u32::try_from(grant).unwrap_or(0);
             self.lane(own).store(index << 24 | grant, SeqCst);
-            if word.compare_exchange(seen, changed(seen, i64::from(grant)), SeqCst, SeqCst).is_ok() {
+            if word
+                .compare_exchange(seen, changed(seen, i64::from(grant)), SeqCst, SeqCst)
+                .is_ok()
+            {
                 return grant;
             }
         }
@@ -180,12 +189,16 @@ impl Board {
     /// What memfd_create and mmap report.
     pub fn new() -> io::Result<Self> {
         let memfd = memfd_create(NAME, MemFdCreateFlag::MFD_CLOEXEC | MemFdCreateFlag::MFD_ALLOW_SEALING)?;
-        nix::unistd::ftruncate(&memfd, PAGE as i64)?;
+        nix::unistd::ftruncate(&memfd, i64::try_from(PAGE).unwrap_or(i64::MAX))?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(memfd.as_raw_fd(), FcntlArg::F_ADD_SEALS(seals))?;
         let shared = SharedPage::map(&memfd)?;
         shared.u32(0).store(MAGIC, Release);
-        Ok(Self { memfd, page: Page(shared), sockets: 0 })
+        Ok(Self {
+            memfd,
+            page: Page(shared),
+            sockets: 0,
+        })
     }
 
     /// Describes one more socket: bound to `addr`, receive buffer `rcvbuf` as getsockopt returns it, `gro` when UDP_GRO
@@ -201,10 +214,17 @@ impl Board {
         let (high, low) = address_words(addr);
         self.page.u64(socket, ADDR_HIGH).store(high, Relaxed);
         self.page.u64(socket, ADDR_LOW).store(low, Relaxed);
-        self.page.u32(socket, RCVBUF).store(u32::try_from(rcvbuf).unwrap_or(u32::MAX), Relaxed);
-        self.page.u32(socket, FLAGS).store(if gro { FLAG_GRO } else { 0 }, Relaxed);
+        self.page
+            .u32(socket, RCVBUF)
+            .store(u32::try_from(rcvbuf).unwrap_or(u32::MAX), Relaxed);
+        self.page
+            .u32(socket, FLAGS)
+            .store(if gro { FLAG_GRO } else { 0 }, Relaxed);
         self.sockets += 1;
-        self.page.0.u32(COUNT).store(u32::try_from(self.sockets).unwrap_or(0), Release);
+        self.page
+            .0
+            .u32(COUNT)
+            .store(u32::try_from(self.sockets).unwrap_or(0), Release);
         Ok(socket)
     }
 
@@ -216,7 +236,10 @@ impl Board {
     /// To be taken before reading `socket`, for [`Self::emptied`].
     pub fn mark(&self, socket: usize) -> Mark {
         let idle = self.page.u64(socket, RESERVED).load(SeqCst) & 0xffff_ffff == 0;
-        Mark { sent: self.page.u64(socket, SENT).load(SeqCst), idle }
+        Mark {
+            sent: self.page.u64(socket, SENT).load(SeqCst),
+            idle,
+        }
     }
 
     /// `total` bytes in packets of `segment_size` were read from `socket`, or handed over by a process that got them by
@@ -265,7 +288,10 @@ mod tests {
         let mut board = Board::new().unwrap();
         assert_eq!(board.add_socket(ADDR, rcvbuf, true).unwrap(), 0);
         let page = Page::map(&board.memfd).unwrap();
-        assert_eq!((page.socket_at(ADDR), page.socket_at("::1".parse().unwrap())), (Some(0), None));
+        assert_eq!(
+            (page.socket_at(ADDR), page.socket_at("::1".parse().unwrap())),
+            (Some(0), None)
+        );
         (board, page)
     }
 
@@ -344,7 +370,7 @@ mod tests {
     #[test]
     fn an_unsealed_or_foreign_memfd_is_refused() {
         let unsealed = memfd_create(NAME, MemFdCreateFlag::MFD_CLOEXEC).unwrap();
-        nix::unistd::ftruncate(&unsealed, PAGE as i64).unwrap();
+        nix::unistd::ftruncate(&unsealed, i64::try_from(PAGE).unwrap()).unwrap();
         assert!(Page::map(&unsealed).is_err());
         let board = Board::new().unwrap();
         board.page.0.u32(0).store(1, SeqCst);

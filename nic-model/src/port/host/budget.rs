@@ -1,440 +1,47 @@
-//! Back-pressure at the sender: how much may go towards a destination now.
-//!
-//! Towards processes of this host [`LocalBudget`] reserves room in the receiver's board (`board`); until its board
-//! has come, a window small enough for many senders at once. Towards other hosts [`RemoteBudget`] keeps a window per
-//! destination that shrinks on loss and grows by progress.
+//! The device's view of back-pressure: local or remote, by destination.
 
-use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::board::Page;
-use super::message::Message;
-use super::slot::Slot;
-use super::truesize;
-use crate::frame::MAX_BATCH_BYTES;
+use super::{LocalBudget, RemoteBudget, Slot};
+use crate::frame::{Bytes, MAX_BATCH_BYTES, Path, TxBudget};
 
-/// Charge a sender may cause before it has the receiver's board: a sixteenth of what a stock buffer holds.
-const BLIND_WINDOW: usize = 8_704;
-/// A request without answer is repeated, and the blind window renewed, after this time.
-const REQUEST_AGAIN: Duration = Duration::from_millis(100);
-/// A sender without room for so long asks for the board again: the receiver may have been replaced.
-const STARVED: Duration = Duration::from_millis(20);
-/// Less room than this is none: one full packet, so that small packets do not starve large ones.
-const LEAST_GRANT: u64 = truesize::of_datagram(4200) as u64;
+/// QPN of multicast.
+const MULTICAST_QPN: u32 = 0xff_ffff;
 
-#[derive(Debug)]
-enum Peer {
-    Unknown,
-    /// Asked for its board at `since`; `left` of the blind window.
-    Asked { since: Instant, left: usize },
-    /// Sharing its board.
-    Known { page: Page, starved: Option<Instant> },
-    /// Nobody held the slot at `since`.
-    Gone { since: Instant },
+/// The budget of one transmit turn. After each batch the engine calls [`LocalBudget::sent`] or [`LocalBudget::release`],
+/// and [`RemoteBudget::sent`] if the batch went to another host and will be acknowledged.
+pub struct HostBudget<'a> {
+    /// Room at the sockets of this host.
+    pub local: &'a mut LocalBudget,
+    /// Windows towards other hosts.
+    pub remote: &'a mut RemoteBudget,
+    /// To ask for boards.
+    pub slot: &'a mut Slot,
+    /// Whether an address is one of this host's.
+    pub is_local: &'a dyn Fn(IpAddr) -> bool,
+    /// Time of the turn.
+    pub now: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Held {
-    Nothing,
-    Blind { to: u8 },
-    Room { to: u8, socket: usize, grant: u32 },
-}
-
-/// Room at the sockets of this host's processes.
-#[derive(Debug)]
-pub struct LocalBudget {
-    own: u8,
-    peers: Box<[Peer; 256]>,
-    held: Held,
-}
-
-impl LocalBudget {
-    /// For the process of slot `own`.
-    pub fn new(own: u8) -> Self {
-        Self { own, peers: Box::new([const { Peer::Unknown }; 256]), held: Held::Nothing }
-    }
-
-    /// Reserves room at the socket that the process of slot `to` has at `dst`, and returns how many payload bytes may be
-    /// sent there now, in one batch. Must be followed by [`Self::sent`] or [`Self::release`]; another call releases.
-    /// Zero: try again within a millisecond or so. Own slot included: its board is asked for like any other.
-    pub fn available(&mut self, slot: &mut Slot, to: u8, dst: IpAddr) -> usize {
-        self.release();
-        let now = Instant::now();
-        let own = self.own;
-        let peer = &mut self.peers[usize::from(to)];
-        match peer {
-            Peer::Known { page, starved } => {
-                // An address the board does not list is served by a socket it cannot speak for.
-                let Some(socket) = page.socket_at(dst) else { return MAX_BATCH_BYTES };
-                let share = (page.usable(socket) / 4).max(LEAST_GRANT);
-                let most = share.min(truesize::of_batch(1, MAX_BATCH_BYTES, true) as u64);
-                let grant = page.reserve(socket, own, LEAST_GRANT.min(page.usable(socket)), most);
-                let coalesces = page.coalesces(socket);
-                if grant == 0 {
-                    let since = *starved.get_or_insert(now);
-                    if now.duration_since(since) >= STARVED {
-                        *starved = Some(now);
-                        if ask(slot, to).is_err() {
-                            *peer = Peer::Gone { since: now };
-                        }
-                    }
-                    return 0;
-                }
-                *starved = None;
-                self.held = Held::Room { to, socket, grant };
-                let payload = truesize::payload_within(usize::try_from(grant).unwrap_or(0), coalesces);
-                // A buffer too small for the estimate of one packet still gets one when it is empty.
-                let least = if u64::from(grant) == page.usable(socket) { 4200 } else { 0 };
-                payload.clamp(least, MAX_BATCH_BYTES)
-            }
-            Peer::Asked { since, left } if now.duration_since(*since) < REQUEST_AGAIN => {
-                self.held = Held::Blind { to };
-                truesize::payload_within(*left, true)
-            }
-            // Nobody there to be flooded.
-            Peer::Gone { since } if now.duration_since(*since) < REQUEST_AGAIN => MAX_BATCH_BYTES,
-            Peer::Unknown | Peer::Asked { .. } | Peer::Gone { .. } => {
-                if ask(slot, to).is_err() {
-                    *peer = Peer::Gone { since: now };
-                    return MAX_BATCH_BYTES;
-                }
-                *peer = Peer::Asked { since: now, left: BLIND_WINDOW };
-                self.held = Held::Blind { to };
-                truesize::payload_within(BLIND_WINDOW, true)
-            }
-        }
-    }
-
-    /// What was available has been sent: `total` bytes in packets of `segment_size`.
-    pub fn sent(&mut self, segment_size: usize, total: usize) {
-        match core::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Nothing => {}
-            Held::Blind { to } => {
-                if let Peer::Asked { left, .. } = &mut self.peers[usize::from(to)] {
-                    *left = left.saturating_sub(truesize::of_batch(segment_size, total, true));
-                }
-            }
-            Held::Room { to, socket, grant } => {
-                if let Peer::Known { page, .. } = &self.peers[usize::from(to)] {
-                    let charge = truesize::of_batch(segment_size, total, page.coalesces(socket));
-                    page.commit(socket, self.own, grant, charge as u64);
-                }
-            }
-        }
-    }
-
-    /// Nothing was sent of what was available.
-    pub fn release(&mut self) {
-        if let Held::Room { to, socket, grant } = core::mem::replace(&mut self.held, Held::Nothing)
-            && let Peer::Known { page, .. } = &self.peers[usize::from(to)]
-        {
-            page.commit(socket, self.own, grant, 0);
-        }
-    }
-
-    /// The board of slot `from` has come (`Message::BoardReply`). Unasked-for boards are ignored.
-    ///
-    /// # Errors
-    /// When it is not one; the peer is asked again later.
-    pub fn on_board(&mut self, from: u8, memfd: &OwnedFd) -> io::Result<()> {
-        let peer = &mut self.peers[usize::from(from)];
-        let asked = matches!(peer, Peer::Asked { .. } | Peer::Known { starved: Some(_), .. });
-        if !asked || matches!(self.held, Held::Room { to, .. } if to == from) {
-            return Ok(());
-        }
-        let page = Page::map(memfd)?;
-        page.clear_lane(self.own);
-        *peer = Peer::Known { page, starved: None };
-        Ok(())
-    }
-
-    /// Whether the board of slot `to` is shared.
-    pub fn knows(&self, to: u8) -> bool {
-        matches!(self.peers[usize::from(to)], Peer::Known { .. })
+impl core::fmt::Debug for HostBudget<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HostBudget")
+            .field("local", &self.local)
+            .field("remote", &self.remote)
+            .finish_non_exhaustive()
     }
 }
 
-fn ask(slot: &mut Slot, to: u8) -> io::Result<()> {
-    slot.send(to, &Message::BoardRequest)
-}
-
-/// Where a remote window starts.
-const START_WINDOW: usize = 256 << 10;
-const LEAST_WINDOW: usize = 16 << 10;
-const MOST_WINDOW: usize = 16 << 20;
-/// Growth once a loss has shown the limit: this much for each window of progress.
-const STEP: usize = 4 << 10;
-/// Losses within this time are one event.
-const ONE_LOSS: Duration = Duration::from_millis(5);
-/// Without any sign of life for so long, what was in flight no longer is.
-const FORGOTTEN: Duration = Duration::from_secs(1);
-/// Most destinations remembered.
-const MOST_DESTINATIONS: usize = 4096;
-
-#[derive(Debug)]
-struct Window {
-    size: usize,
-    in_flight: usize,
-    seen_loss: bool,
-    last_loss: Option<Instant>,
-    touched: Instant,
-}
-
-/// Windows towards other hosts, for acknowledged traffic: what is never acknowledged must not be counted as sent.
-#[derive(Debug, Default)]
-pub struct RemoteBudget {
-    windows: BTreeMap<IpAddr, Window>,
-}
-
-impl RemoteBudget {
-    fn window(&mut self, dst: IpAddr, now: Instant) -> &mut Window {
-        if self.windows.len() >= MOST_DESTINATIONS && !self.windows.contains_key(&dst) {
-            self.windows.retain(|_, window| now.duration_since(window.touched) < FORGOTTEN);
-            if self.windows.len() >= MOST_DESTINATIONS {
-                self.windows.pop_first();
-            }
+impl TxBudget for HostBudget<'_> {
+    fn available(&mut self, path: &Path, dest_qpn: u32) -> Bytes {
+        self.local.release();
+        match u8::try_from(dest_qpn >> 16) {
+            // QP0, QP1 and multicast: rare, and of no one socket.
+            Ok(0) | Err(_) => MAX_BATCH_BYTES,
+            _ if dest_qpn == MULTICAST_QPN => MAX_BATCH_BYTES,
+            Ok(to) if (self.is_local)(path.dst) => self.local.available(self.slot, to, path.dst),
+            Ok(_) => self.remote.available(path.dst, self.now),
         }
-        let fresh =
-            Window { size: START_WINDOW, in_flight: 0, seen_loss: false, last_loss: None, touched: now };
-        let window = self.windows.entry(dst).or_insert(fresh);
-        if now.duration_since(window.touched) >= FORGOTTEN {
-            window.in_flight = 0;
-            window.touched = now;
-        }
-        window
-    }
-
-    /// Payload bytes that may be sent to `dst` now.
-    pub fn available(&mut self, dst: IpAddr, now: Instant) -> usize {
-        let window = self.window(dst, now);
-        window.size.saturating_sub(window.in_flight)
-    }
-
-    /// `bytes` that will be acknowledged were sent to `dst`.
-    pub fn sent(&mut self, dst: IpAddr, bytes: usize, now: Instant) {
-        let window = self.window(dst, now);
-        window.in_flight = window.in_flight.saturating_add(bytes);
-        window.touched = now;
-    }
-
-    /// `bytes` sent to `dst` were acknowledged.
-    pub fn on_progress(&mut self, dst: IpAddr, bytes: usize, now: Instant) {
-        let window = self.window(dst, now);
-        window.touched = now;
-        window.in_flight = window.in_flight.saturating_sub(bytes);
-        let growth = if window.seen_loss { bytes.saturating_mul(STEP) / window.size } else { bytes };
-        window.size = window.size.saturating_add(growth).min(MOST_WINDOW);
-    }
-
-    /// `bytes` sent to `dst` will be sent again, or never; zero if that is not known.
-    pub fn on_loss(&mut self, dst: IpAddr, bytes: usize, now: Instant) {
-        let window = self.window(dst, now);
-        window.touched = now;
-        window.in_flight = window.in_flight.saturating_sub(bytes);
-        if window.last_loss.is_none_or(|last| now.duration_since(last) >= ONE_LOSS) {
-            window.last_loss = Some(now);
-            window.seen_loss = true;
-            window.size = (window.size / 2).max(LEAST_WINDOW);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{IoSlice, IoSliceMut};
-    use std::net::{SocketAddr, UdpSocket};
-    use std::os::fd::{AsRawFd, RawFd};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use nix::sys::socket::{
-        ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
-    };
-    use rand::Rng;
-
-    use super::super::board::Board;
-    use super::super::slot::{Sender, rng};
-    use super::super::sys::socket_memory;
-    use super::*;
-
-    /// Takes the boards out of the mailbox.
-    fn collect_boards(slot: &mut Slot, budget: &mut LocalBudget) {
-        slot.receive(&mut |sender, message, memfd| {
-            if let (Sender::Slot(from), Message::BoardReply, Some(memfd)) = (sender, message, memfd) {
-                budget.on_board(*from, &memfd).unwrap();
-            }
-        })
-        .unwrap();
-    }
-
-    fn send_batch(socket: RawFd, to: SocketAddr, segment: usize, bytes: &[u8]) -> bool {
-        let size = u16::try_from(segment).unwrap();
-        let control = [ControlMessage::UdpGsoSegments(&size)];
-        let control = if bytes.len() > segment { &control[..] } else { &[] };
-        let to = SockaddrStorage::from(to);
-        sendmsg(socket, &[IoSlice::new(bytes)], control, MsgFlags::empty(), Some(&to)).is_ok()
-    }
-
-    /// One sender's life: `goal` bytes in batches of random shape, never more than available.
-    fn flood(to_slot: u8, to: SocketAddr, goal: usize) -> usize {
-        let mut slot = Slot::claim().unwrap();
-        let mut budget = LocalBudget::new(slot.number());
-        let socket = UdpSocket::bind((to.ip(), 0)).unwrap();
-        let bytes = vec![0; MAX_BATCH_BYTES];
-        let mut rng = rng();
-        let mut done = 0;
-        while done < goal {
-            collect_boards(&mut slot, &mut budget);
-            let segment = [80, 280, 1072, 4116][rng.random_range(0..4)];
-            let most = budget.available(&mut slot, to_slot, to.ip());
-            let count = (most / segment).min(64).min(MAX_BATCH_BYTES / segment);
-            let count = if count > 1 && rng.random_bool(0.3) { 1 } else { count };
-            let total = count * segment;
-            if total == 0 {
-                budget.release();
-                std::thread::yield_now();
-            } else if send_batch(socket.as_raw_fd(), to, segment, &bytes[..total]) {
-                budget.sent(segment, total);
-                done += total;
-            }
-        }
-        done
-    }
-
-    fn receive_flood(senders: usize, goal: usize) {
-        let mut slot = Slot::claim().unwrap();
-        let number = slot.number();
-        let addr: IpAddr = "127.74.0.2".parse().unwrap();
-        let socket = UdpSocket::bind((addr, 0)).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        setsockopt(&socket, sockopt::UdpGroSegment, &true).unwrap();
-        // The kernel doubles it: the buffer of a stock system that sets nothing.
-        setsockopt(&socket, sockopt::RcvBuf, &106_496).unwrap();
-        let fd = socket.as_raw_fd();
-        let rcvbuf = usize::try_from(socket_memory(fd).unwrap().rcvbuf).unwrap();
-        assert_eq!(rcvbuf, 212_992);
-        let to = socket.local_addr().unwrap();
-        let mut board = Board::new().unwrap();
-        board.add_socket(addr, rcvbuf, true).unwrap();
-        let sent = AtomicUsize::new(0);
-        let running = AtomicUsize::new(senders);
-        let mut got = 0;
-        std::thread::scope(|scope| {
-            for _ in 0..senders {
-                scope.spawn(|| {
-                    sent.fetch_add(flood(number, to, goal), Ordering::SeqCst);
-                    running.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
-            let mut buffer = vec![0; 65_536];
-            let mut rng = rng();
-            loop {
-                let mut requests = Vec::new();
-                slot.receive(&mut |sender, message, _| {
-                    if message == Message::BoardRequest {
-                        requests.push(sender.clone());
-                    }
-                })
-                .unwrap();
-                for sender in requests {
-                    board.audit();
-                    slot.answer(&sender, &Message::BoardReply, Some(board.fd())).unwrap();
-                }
-                let over = running.load(Ordering::SeqCst) == 0;
-                let mark = board.mark(0);
-                let mut control = nix::cmsg_space!(i32);
-                let mut buffers = [IoSliceMut::new(&mut buffer)];
-                match recvmsg::<SockaddrStorage>(fd, &mut buffers, Some(&mut control), MsgFlags::empty()) {
-                    Ok(received) => {
-                        let segment = received.cmsgs().unwrap().find_map(|message| match message {
-                            ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
-                            _ => None,
-                        });
-                        board.received(0, segment.unwrap_or(received.bytes), received.bytes);
-                        got += received.bytes;
-                    }
-                    Err(_) => {
-                        board.emptied(0, mark);
-                        if over {
-                            break;
-                        }
-                        std::thread::yield_now();
-                    }
-                }
-                // A receiver that is busy elsewhere now and then.
-                if rng.random_bool(0.005) {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            }
-        });
-        assert_eq!((socket_memory(fd).unwrap().drops, got), (0, sent.load(Ordering::SeqCst)));
-        assert_eq!(board.occupancy(0), 0);
-    }
-
-    #[test]
-    fn four_senders_flood_a_stock_buffer_without_a_loss() {
-        receive_flood(4, 8 << 20);
-    }
-
-    #[test]
-    fn sixteen_senders_flood_a_stock_buffer_without_a_loss() {
-        receive_flood(16, 2 << 20);
-    }
-
-    #[test]
-    fn without_an_answer_the_blind_window_holds() {
-        let mut slot = Slot::claim().unwrap();
-        let silent = Slot::claim().unwrap();
-        let mut budget = LocalBudget::new(slot.number());
-        let dst: IpAddr = "127.74.0.3".parse().unwrap();
-        let mut charged = 0;
-        for _ in 0..100 {
-            let most = budget.available(&mut slot, silent.number(), dst);
-            if most == 0 {
-                break;
-            }
-            budget.sent(most, most);
-            charged += truesize::of_datagram(most);
-        }
-        assert!(charged > 0 && charged <= BLIND_WINDOW, "{charged}");
-    }
-
-    #[test]
-    fn remote_windows_halve_once_per_loss_and_grow_by_progress() {
-        let mut budget = RemoteBudget::default();
-        let dst: IpAddr = "10.0.0.1".parse().unwrap();
-        let mut now = Instant::now();
-        assert_eq!(budget.available(dst, now), START_WINDOW);
-        budget.sent(dst, START_WINDOW, now);
-        assert_eq!(budget.available(dst, now), 0);
-        budget.on_progress(dst, START_WINDOW / 2, now);
-        assert_eq!(budget.available(dst, now), START_WINDOW);
-        budget.on_loss(dst, START_WINDOW / 2, now);
-        budget.on_loss(dst, 0, now);
-        assert_eq!(budget.available(dst, now), START_WINDOW * 3 / 4);
-        for _ in 0..20 {
-            now += ONE_LOSS;
-            budget.on_loss(dst, 0, now);
-        }
-        assert_eq!(budget.available(dst, now), LEAST_WINDOW);
-        budget.sent(dst, LEAST_WINDOW, now);
-        budget.on_progress(dst, LEAST_WINDOW, now);
-        assert_eq!(budget.available(dst, now), LEAST_WINDOW + STEP);
-        budget.sent(dst, 1 << 20, now);
-        assert_eq!(budget.available(dst, now), 0);
-        now += FORGOTTEN;
-        assert_eq!(budget.available(dst, now), LEAST_WINDOW + STEP);
-    }
-
-    #[test]
-    fn destinations_remembered_are_bounded() {
-        let mut budget = RemoteBudget::default();
-        let now = Instant::now();
-        for i in 0..10_000u32 {
-            budget.sent(IpAddr::V4(i.into()), 1, now);
-        }
-        assert!(budget.windows.len() <= MOST_DESTINATIONS);
     }
 }

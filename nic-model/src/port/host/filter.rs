@@ -58,7 +58,10 @@ const NAMING_REMOTE_ID: [u32; 6] = [0x11, 0x12, 0x13, 0x14, 0x15, 0x16];
 /// SIDR_REP: request id, chosen by the addressee, at 0 of the body.
 const SIDR_REP: u32 = 0x18;
 
-#[expect(clippy::cast_possible_truncation, reason = "opcodes fit 16 bits by definition (linux/bpf_common.h)")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "opcodes fit 16 bits by definition (linux/bpf_common.h)"
+)]
 mod op {
     pub(super) const LD_W: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     pub(super) const LD_H: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
@@ -152,7 +155,9 @@ mod tests {
     fn run(program: &[sock_filter], packet: &[u8]) -> u32 {
         let load = |offset: u32, len: usize| {
             let offset = usize::try_from(offset).unwrap();
-            packet.get(offset..offset + len).map(|b| b.iter().fold(0u32, |a, &byte| a << 8 | u32::from(byte)))
+            packet
+                .get(offset..offset + len)
+                .map(|b| b.iter().fold(0u32, |a, &byte| a << 8 | u32::from(byte)))
         };
         let (mut a, mut at) = (0, 0);
         loop {
@@ -161,7 +166,11 @@ mod tests {
             let branch = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
             match i.code {
                 op::LD_W | op::LD_H | op::LD_B => {
-                    let len = if i.code == op::LD_W { 4 } else { 1 + usize::from(i.code == op::LD_H) };
+                    let len = if i.code == op::LD_W {
+                        4
+                    } else {
+                        1 + usize::from(i.code == op::LD_H)
+                    };
                     match load(i.k, len) {
                         Some(value) => a = value,
                         None => return 0,
@@ -201,7 +210,11 @@ mod tests {
             assert!(program.len() < 4096);
             for slot in 1..=255u8 {
                 let found = run(&program, &packet(u32::from(slot) << 16 | 0x1234));
-                assert_eq!(found, table.index_of(slot).map_or(0, u32::from), "{members} members, slot {slot}");
+                assert_eq!(
+                    found,
+                    table.index_of(slot).map_or(0, u32::from),
+                    "{members} members, slot {slot}"
+                );
             }
         }
     }
@@ -226,7 +239,12 @@ mod tests {
     #[test]
     fn probes_name_their_index_and_short_packets_go_to_the_first() {
         let program = program(&Table::from_answers([(9, 1)]));
-        let probe = probe::Probe { index: 77, prober: 9, round: 1 }.emit();
+        let probe = probe::Probe {
+            index: 77,
+            prober: 9,
+            round: 1,
+        }
+        .emit();
         assert_eq!(run(&program, &probe), 77);
         for len in 0..6 {
             assert_eq!(run(&program, &packet(0x09_0000)[..len]), 0);
@@ -238,6 +256,9 @@ mod tests {
     #[test]
     fn the_lowest_index_of_a_slot_counts() {
         let table = Table::from_answers([(5, 4), (5, 1), (6, 0), (0, 3), (5, 3)]);
-        assert_eq!((table.index_of(5), table.index_of(6), table.index_of(0), table.len()), (Some(1), Some(0), None, 2));
+        assert_eq!(
+            (table.index_of(5), table.index_of(6), table.index_of(0), table.len()),
+            (Some(1), Some(0), None, 2)
+        );
     }
 }

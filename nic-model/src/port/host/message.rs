@@ -78,13 +78,23 @@ impl<'a> Message<'a> {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[VERSION, self.kind()]);
         match self {
-            Self::HandOver { meta, segment_size, first_id, bytes } => {
+            Self::HandOver {
+                meta,
+                segment_size,
+                first_id,
+                bytes,
+            } => {
                 put_meta(out, meta);
                 out.extend_from_slice(&segment_size.to_le_bytes());
                 out.extend_from_slice(&first_id.to_le_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::ProbeReply { slot, index, round, addr } => {
+            Self::ProbeReply {
+                slot,
+                index,
+                round,
+                addr,
+            } => {
                 out.extend_from_slice(&[*slot, *index]);
                 out.extend_from_slice(&round.to_le_bytes());
                 put_addr(out, addr);
@@ -113,18 +123,33 @@ impl<'a> Message<'a> {
                 if segment_size == 0 || bytes.is_empty() {
                     return None;
                 }
-                Self::HandOver { meta, segment_size, first_id, bytes }
+                Self::HandOver {
+                    meta,
+                    segment_size,
+                    first_id,
+                    bytes,
+                }
             }
             2 => {
                 let [slot, index] = fields.array()?;
                 let round = fields.u16()?;
-                Self::ProbeReply { slot, index, round, addr: fields.addr()? }
+                Self::ProbeReply {
+                    slot,
+                    index,
+                    round,
+                    addr: fields.addr()?,
+                }
             }
             3 => Self::BoardRequest,
             4 => Self::BoardReply,
             5 => Self::StatsRequest,
-            6 => Self::StatsReply { json: core::str::from_utf8(fields.rest()).ok()? },
-            7 => Self::Mad { meta: fields.meta()?, bytes: fields.rest().try_into().ok()? },
+            6 => Self::StatsReply {
+                json: core::str::from_utf8(fields.rest()).ok()?,
+            },
+            7 => Self::Mad {
+                meta: fields.meta()?,
+                bytes: fields.rest().try_into().ok()?,
+            },
             _ => return None,
         };
         fields.0.is_empty().then_some(message)
@@ -188,7 +213,13 @@ impl<'a> Fields<'a> {
         let dst = self.addr()?;
         let sport = self.u16()?;
         let [traffic_class, hop_limit] = self.array()?;
-        Some(RxMeta { src, dst, sport, traffic_class, hop_limit })
+        Some(RxMeta {
+            src,
+            dst,
+            sport,
+            traffic_class,
+            hop_limit,
+        })
     }
 
     fn rest(&mut self) -> &'a [u8] {
@@ -205,7 +236,11 @@ mod tests {
     use super::*;
 
     fn meta(v6: bool) -> RxMeta {
-        let (src, dst) = if v6 { ("fe80::1", "::ffff:1.2.3.4") } else { ("127.0.0.1", "10.1.2.3") };
+        let (src, dst) = if v6 {
+            ("fe80::1", "::ffff:1.2.3.4")
+        } else {
+            ("127.0.0.1", "10.1.2.3")
+        };
         RxMeta {
             src: src.parse().unwrap(),
             dst: dst.parse().unwrap(),
@@ -219,14 +254,32 @@ mod tests {
     fn every_kind_survives_the_wire() {
         let mad = [7; 256];
         let messages = [
-            Message::HandOver { meta: meta(false), segment_size: 1072, first_id: 3, bytes: b"payload" },
-            Message::HandOver { meta: meta(true), segment_size: 1, first_id: 0, bytes: b"p" },
-            Message::ProbeReply { slot: 9, index: 200, round: 77, addr: "127.1.2.3".parse().unwrap() },
+            Message::HandOver {
+                meta: meta(false),
+                segment_size: 1072,
+                first_id: 3,
+                bytes: b"payload",
+            },
+            Message::HandOver {
+                meta: meta(true),
+                segment_size: 1,
+                first_id: 0,
+                bytes: b"p",
+            },
+            Message::ProbeReply {
+                slot: 9,
+                index: 200,
+                round: 77,
+                addr: "127.1.2.3".parse().unwrap(),
+            },
             Message::BoardRequest,
             Message::BoardReply,
             Message::StatsRequest,
             Message::StatsReply { json: "{\"a\":1}" },
-            Message::Mad { meta: meta(true), bytes: &mad },
+            Message::Mad {
+                meta: meta(true),
+                bytes: &mad,
+            },
         ];
         let mut wire = Vec::new();
         for message in messages {
@@ -238,7 +291,11 @@ mod tests {
     #[test]
     fn a_mad_has_exactly_256_bytes() {
         let mut wire = Vec::new();
-        Message::Mad { meta: meta(false), bytes: &[1; 256] }.emit(&mut wire);
+        Message::Mad {
+            meta: meta(false),
+            bytes: &[1; 256],
+        }
+        .emit(&mut wire);
         assert!(Message::parse(&wire[..wire.len() - 1]).is_none());
         wire.push(0);
         assert!(Message::parse(&wire).is_none());

@@ -20,25 +20,29 @@
 //! ```
 //!
 //! The table is an optimisation: with a wrong one, or none, every packet still reaches its owner by hand-over.
-//! [`board`] and [`budget`] bound what is in flight towards each socket, so that the kernel never drops for lack of room.
+//! [`board`] and [`local_budget`] bound what is in flight towards each socket, so that the kernel never drops for lack of room.
 
 pub mod board;
 pub mod budget;
 pub mod filter;
 pub mod guardian;
+pub mod local_budget;
 pub mod message;
 pub mod ports;
 pub mod probe;
+pub mod remote_budget;
 pub mod slot;
 pub mod steering;
 mod sys;
 pub mod truesize;
 
 pub use board::Board;
-pub use budget::{LocalBudget, RemoteBudget};
+pub use budget::HostBudget;
 pub use guardian::Guardian;
+pub use local_budget::LocalBudget;
 pub use message::Message;
 pub use ports::PortClaim;
+pub use remote_budget::RemoteBudget;
 pub use slot::{Sender, Slot, live_slots};
 pub use steering::Steering;
 pub use sys::{SocketMemory, socket_memory};

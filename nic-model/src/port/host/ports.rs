@@ -61,7 +61,13 @@ impl PortClaim {
             bind(socket.as_raw_fd(), &abstract_address(&name(space, addr, port))?)?;
             // Own name first, then the look: of two processes that claim overlapping names at once, at most one wins.
             if !overlaps(space, addr, port)? {
-                return Ok(Self { space, addr, port, socket, buffer: Vec::new() });
+                return Ok(Self {
+                    space,
+                    addr,
+                    port,
+                    socket,
+                    buffer: Vec::new(),
+                });
             }
             drop(socket);
             // Both may have seen each other and both withdrawn: once more, not in step.
@@ -139,7 +145,10 @@ impl PortClaim {
 /// Delivers `mad` to whoever claims `port` of `space` at `dst`: the claim of that address, else that of every address.
 /// Returns whether there is one; the MAD is sent, or waits in `slot`'s backlog while the mailbox is full.
 pub fn deliver(slot: &mut Slot, space: u16, dst: IpAddr, port: u16, meta: &RxMeta, mad: &[u8; 256]) -> bool {
-    let message = Message::Mad { meta: *meta, bytes: mad };
+    let message = Message::Mad {
+        meta: *meta,
+        bytes: mad,
+    };
     let mut sent = |addr| slot.send_to_name(&name(space, addr, port), &message).is_ok();
     sent(Some(dst)) || sent(None)
 }
@@ -207,13 +216,20 @@ mod tests {
     #[test]
     fn ephemeral_ports_are_distinct_until_none_is_left() {
         const SPACE: u16 = 0x7103;
-        let claims: Vec<PortClaim> =
-            (0..10).map(|_| PortClaim::ephemeral(SPACE, addr("127.72.1.1"), 40_000..=40_009).unwrap()).collect();
+        let claims: Vec<PortClaim> = (0..10)
+            .map(|_| PortClaim::ephemeral(SPACE, addr("127.72.1.1"), 40_000..=40_009).unwrap())
+            .collect();
         let mut ports: Vec<u16> = claims.iter().map(PortClaim::port).collect();
         ports.sort_unstable();
         assert_eq!(ports, (40_000..=40_009).collect::<Vec<u16>>());
-        assert_eq!(errno(PortClaim::ephemeral(SPACE, addr("127.72.1.1"), 40_000..=40_009)), Some(libc::EADDRINUSE));
-        assert_eq!(errno(PortClaim::ephemeral(SPACE, None, 40_000..=40_009)), Some(libc::EADDRINUSE));
+        assert_eq!(
+            errno(PortClaim::ephemeral(SPACE, addr("127.72.1.1"), 40_000..=40_009)),
+            Some(libc::EADDRINUSE)
+        );
+        assert_eq!(
+            errno(PortClaim::ephemeral(SPACE, None, 40_000..=40_009)),
+            Some(libc::EADDRINUSE)
+        );
     }
 
     #[test]
@@ -221,7 +237,13 @@ mod tests {
         const SPACE: u16 = 0x7104;
         let mut slot = Slot::claim().unwrap();
         let dst: IpAddr = "127.72.2.1".parse().unwrap();
-        let meta = RxMeta { src: dst, dst, sport: 1, traffic_class: 2, hop_limit: 3 };
+        let meta = RxMeta {
+            src: dst,
+            dst,
+            sport: 1,
+            traffic_class: 2,
+            hop_limit: 3,
+        };
         let mad = [9; 256];
         assert!(!deliver(&mut slot, SPACE, dst, 7000, &meta, &mad));
         let mut all = PortClaim::claim(SPACE, None, 7000).unwrap();
@@ -231,13 +253,22 @@ mod tests {
         }
         let mut got = 0;
         while got < 30 {
-            got += all.receive(&mut |seen, bytes| assert_eq!((*seen, *bytes), (meta, mad))).unwrap();
+            got += all
+                .receive(&mut |seen, bytes| assert_eq!((*seen, *bytes), (meta, mad)))
+                .unwrap();
             slot.flush();
         }
         drop(all);
         let mut exact = PortClaim::claim(SPACE, Some(dst), 7000).unwrap();
         assert!(deliver(&mut slot, SPACE, dst, 7000, &meta, &mad));
-        assert!(!deliver(&mut slot, SPACE, "127.72.2.2".parse().unwrap(), 7000, &meta, &mad));
+        assert!(!deliver(
+            &mut slot,
+            SPACE,
+            "127.72.2.2".parse().unwrap(),
+            7000,
+            &meta,
+            &mad
+        ));
         assert_eq!(exact.receive(&mut |_, _| {}).unwrap(), 1);
     }
 

@@ -41,8 +41,12 @@ impl Probe {
 
     /// Reads a datagram; `None` when it is no probe.
     pub fn parse(datagram: &[u8]) -> Option<Self> {
-        let [head @ .., index, prober, round0, round1] = datagram else { return None };
-        let expected = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], MAGIC[4], MAGIC[5], MAGIC[6], VERSION];
+        let [head @ .., index, prober, round0, round1] = datagram else {
+            return None;
+        };
+        let expected = [
+            MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], MAGIC[4], MAGIC[5], MAGIC[6], VERSION,
+        ];
         (head == expected && *prober != 0).then_some(Self {
             index: *index,
             prober: *prober,
@@ -57,7 +61,11 @@ mod tests {
 
     #[test]
     fn round_trip_and_refusals() {
-        let probe = Probe { index: 3, prober: 200, round: 0x1234 };
+        let probe = Probe {
+            index: 3,
+            prober: 200,
+            round: 0x1234,
+        };
         let wire = probe.emit();
         assert_eq!(Probe::parse(&wire), Some(probe));
         assert_eq!(Probe::parse(&wire[..11]), None);

@@ -88,7 +88,9 @@ pub(super) fn datagram_socket() -> io::Result<OwnedFd> {
 
 /// Whether a datagram socket called `name` exists now.
 pub(super) fn name_is_taken(name: &str) -> bool {
-    let Ok(address) = abstract_address(name) else { return false };
+    let Ok(address) = abstract_address(name) else {
+        return false;
+    };
     datagram_socket().is_ok_and(|probe| connect(probe.as_raw_fd(), &address).is_ok())
 }
 
@@ -105,7 +107,10 @@ impl Slot {
                 return Ok(slot);
             }
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, "all 255 process slots of this network namespace are in use"))
+        Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "all 255 process slots of this network namespace are in use",
+        ))
     }
 
     /// Claims slot `number`; `None` when it is taken.
@@ -195,7 +200,11 @@ impl Slot {
         message.emit(&mut self.scratch);
         // Order matters within one destination: packets of a QP must not overtake each other.
         let must_wait = attachment.is_none() && self.backlog.iter().any(|waiting| waiting.to == to);
-        let sent = if must_wait { Err(Errno::EAGAIN) } else { self.transmit(&to, &self.scratch, attachment) };
+        let sent = if must_wait {
+            Err(Errno::EAGAIN)
+        } else {
+            self.transmit(&to, &self.scratch, attachment)
+        };
         match sent {
             Ok(()) => Ok(()),
             Err(Errno::EAGAIN) if attachment.is_none() => {
@@ -204,7 +213,11 @@ impl Slot {
                 }
                 self.backlog_bytes += self.scratch.len();
                 let now = Instant::now();
-                self.backlog.push_back(Waiting { to, bytes: self.scratch.clone(), since: now });
+                self.backlog.push_back(Waiting {
+                    to,
+                    bytes: self.scratch.clone(),
+                    since: now,
+                });
                 self.flush_at.get_or_insert(now + FLUSH_INTERVAL);
                 Ok(())
             }
@@ -232,7 +245,11 @@ impl Slot {
         for _ in 0..self.backlog.len() {
             let Some(waiting) = self.backlog.pop_front() else { break };
             let full = still_full.contains(&waiting.to);
-            let result = if full { Err(Errno::EAGAIN) } else { self.transmit(&waiting.to, &waiting.bytes, None) };
+            let result = if full {
+                Err(Errno::EAGAIN)
+            } else {
+                self.transmit(&waiting.to, &waiting.bytes, None)
+            };
             if result == Err(Errno::EAGAIN) && now.duration_since(waiting.since) < BACKLOG_PATIENCE {
                 if !full {
                     still_full.push(waiting.to);
@@ -324,7 +341,11 @@ pub(super) fn receive_datagram(
         Some(number) => Sender::Slot(number),
         None => Sender::Name(name.to_vec()),
     });
-    Ok(Some((sender, if truncated { 0 } else { received.bytes }, attachments.into_iter().next())))
+    Ok(Some((
+        sender,
+        if truncated { 0 } else { received.bytes },
+        attachments.into_iter().next(),
+    )))
 }
 
 fn slot_of_name(name: &[u8]) -> Option<u8> {
@@ -338,8 +359,13 @@ fn slot_of_name(name: &[u8]) -> Option<u8> {
 pub(super) fn abstract_names(prefix: &str) -> io::Result<Vec<String>> {
     let table = std::fs::read("/proc/net/unix")?;
     let table = String::from_utf8_lossy(&table);
-    let names = table.lines().filter_map(|line| line.split_ascii_whitespace().nth(7)?.strip_prefix('@'));
-    Ok(names.filter(|name| name.starts_with(prefix)).map(str::to_owned).collect())
+    let names = table
+        .lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(7)?.strip_prefix('@'));
+    Ok(names
+        .filter(|name| name.starts_with(prefix))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// The slots in use in this network namespace, of all users, ascending.
@@ -347,8 +373,10 @@ pub(super) fn abstract_names(prefix: &str) -> io::Result<Vec<String>> {
 /// # Errors
 /// When /proc is not mounted.
 pub fn live_slots() -> io::Result<Vec<u8>> {
-    let mut slots: Vec<u8> =
-        abstract_names("adverb/")?.iter().filter_map(|name| slot_of_name(name.as_bytes())).collect();
+    let mut slots: Vec<u8> = abstract_names("adverb/")?
+        .iter()
+        .filter_map(|name| slot_of_name(name.as_bytes()))
+        .collect();
     slots.sort_unstable();
     slots.dedup();
     Ok(slots)
@@ -406,7 +434,8 @@ mod tests {
             asker = Some(sender.clone());
         })
         .unwrap();
-        a.answer(&asker.unwrap(), &Message::StatsReply { json: "y" }, None).unwrap();
+        a.answer(&asker.unwrap(), &Message::StatsReply { json: "y" }, None)
+            .unwrap();
         assert_eq!(receive_one(&mut anonymous).unwrap().1, "y");
     }
 
@@ -415,7 +444,8 @@ mod tests {
         let mut a = Slot::claim().unwrap();
         let mut b = Slot::claim().unwrap();
         for i in 0..100 {
-            a.send(b.number(), &Message::StatsReply { json: &i.to_string() }).unwrap();
+            a.send(b.number(), &Message::StatsReply { json: &i.to_string() })
+                .unwrap();
         }
         assert!(a.next_flush().is_some());
         let mut got = Vec::new();
@@ -441,7 +471,14 @@ mod tests {
     #[test]
     fn only_canonical_names_are_slots() {
         assert_eq!(slot_of_name(b"adverb/7"), Some(7));
-        for name in ["adverb/0", "adverb/07", "adverb/+7", "adverb/256", "adverb/cm/262/*/7", "adverb/"] {
+        for name in [
+            "adverb/0",
+            "adverb/07",
+            "adverb/+7",
+            "adverb/256",
+            "adverb/cm/262/*/7",
+            "adverb/",
+        ] {
             assert_eq!(slot_of_name(name.as_bytes()), None, "{name}");
         }
     }

@@ -104,20 +104,19 @@ impl Steering {
     ///
     /// # Errors
     /// What attaching reports.
-    pub fn join(
-        _lock: &AddressLock,
-        slot: &mut Slot,
-        addr: IpAddr,
-        socket: RawFd,
-        pump: Pump<'_>,
-    ) -> io::Result<Self> {
+    pub fn join(_lock: &AddressLock, slot: &mut Slot, addr: IpAddr, socket: RawFd, pump: Pump<'_>) -> io::Result<Self> {
         let mut steering = Self::new(slot.number(), addr, socket);
         steering.begin(None);
         while let Some(due) = steering.next_timeout() {
             sys::wait_readable(&[slot.fd(), socket], due.saturating_duration_since(Instant::now()));
             pump(&mut |packet| steering.handle_probe(packet, slot));
             while let Some((seen, index, round, addr)) = slot.receive_only(|message| match message {
-                Message::ProbeReply { slot, index, round, addr } => Some((slot, index, round, addr)),
+                Message::ProbeReply {
+                    slot,
+                    index,
+                    round,
+                    addr,
+                } => Some((slot, index, round, addr)),
                 _ => None,
             }) {
                 steering.on_reply(seen, index, round, addr);
@@ -159,12 +158,18 @@ impl Steering {
     /// To be called with each packet that may be a probe; returns whether it was one, in which case it has been
     /// answered.
     pub fn handle_probe(&mut self, packet: &[u8], slot: &mut Slot) -> bool {
-        let Some(probe) = Probe::parse(packet) else { return false };
+        let Some(probe) = Probe::parse(packet) else {
+            return false;
+        };
         if probe.prober == self.slot {
             self.on_reply(self.slot, probe.index, probe.round, self.addr);
         } else {
-            let reply =
-                Message::ProbeReply { slot: self.slot, index: probe.index, round: probe.round, addr: self.addr };
+            let reply = Message::ProbeReply {
+                slot: self.slot,
+                index: probe.index,
+                round: probe.round,
+                addr: self.addr,
+            };
             // Lost only when the prober is gone or hopelessly behind: it will do without.
             if let Err(error) = slot.send(probe.prober, &reply) {
                 tracing::debug!(prober = probe.prober, %error, "cannot answer a steering probe");
@@ -178,7 +183,11 @@ impl Steering {
         if round != self.round_number || addr != self.addr {
             return;
         }
-        if let Some(seen) = self.round.as_mut().and_then(|round| round.seen.get_mut(usize::from(index))) {
+        if let Some(seen) = self
+            .round
+            .as_mut()
+            .and_then(|round| round.seen.get_mut(usize::from(index)))
+        {
             *seen = slot;
         }
     }
@@ -199,7 +208,9 @@ impl Steering {
 
     /// When [`Self::poll`] is due; `None` while nothing is going on.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.round.as_ref().map(|round| round.patience_ends.min(round.repeat_at))
+        self.round
+            .as_ref()
+            .map(|round| round.patience_ends.min(round.repeat_at))
     }
 
     /// Carries the round on: to be called after probes and replies were handled, and by [`Self::next_timeout`].
@@ -250,10 +261,25 @@ impl Steering {
     fn ask(&self, first: usize) {
         let Some(round) = &self.round else { return };
         let to = SockaddrStorage::from(SocketAddr::new(self.addr, ROCE_PORT));
-        let unanswered = round.seen.iter().enumerate().skip(first).filter(|(_, slot)| **slot == 0);
+        let unanswered = round
+            .seen
+            .iter()
+            .enumerate()
+            .skip(first)
+            .filter(|(_, slot)| **slot == 0);
         for index in unanswered.filter_map(|(index, _)| u8::try_from(index).ok()) {
-            let probe = Probe { index, prober: self.slot, round: self.round_number }.emit();
-            if let Err(error) = sendto(self.socket, &probe, &to, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            let probe = Probe {
+                index,
+                prober: self.slot,
+                round: self.round_number,
+            }
+            .emit();
+            if let Err(error) = sendto(
+                self.socket,
+                &probe,
+                &to,
+                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+            ) {
                 tracing::debug!(%error, index, "cannot send a steering probe");
             }
         }
@@ -314,15 +340,27 @@ mod tests {
             let fd = socket.as_raw_fd();
             let steering =
                 Steering::join(&lock, &mut slot, addr, fd, &mut |sink| got.extend(drain(&socket, sink))).unwrap();
-            Self { slot, socket, steering: Some(steering), got }
+            Self {
+                slot,
+                socket,
+                steering: Some(steering),
+                got,
+            }
         }
 
         fn run_once(&mut self) {
             let Some(steering) = &mut self.steering else { return };
             let slot = &mut self.slot;
-            self.got.extend(drain(&self.socket, |packet| steering.handle_probe(packet, slot)));
+            self.got
+                .extend(drain(&self.socket, |packet| steering.handle_probe(packet, slot)));
             slot.receive(&mut |_, message, _| {
-                if let Message::ProbeReply { slot, index, round, addr } = message {
+                if let Message::ProbeReply {
+                    slot,
+                    index,
+                    round,
+                    addr,
+                } = message
+                {
                     steering.on_reply(slot, index, round, addr);
                 }
             })
@@ -369,11 +407,20 @@ mod tests {
         let foreign = UdpSocket::bind(SocketAddr::new(addr, 0)).unwrap();
         for member in &mut *members {
             member.got.clear();
-            foreign.send_to(&packet_for(member.slot.number(), 1), (addr, ROCE_PORT)).unwrap();
+            foreign
+                .send_to(&packet_for(member.slot.number(), 1), (addr, ROCE_PORT))
+                .unwrap();
         }
         for member in members {
-            member.got.extend(drain(&member.socket, |packet| Probe::parse(packet).is_some()));
-            assert_eq!(member.got, vec![packet_for(member.slot.number(), 1).to_vec()], "slot {}", member.slot.number());
+            member
+                .got
+                .extend(drain(&member.socket, |packet| Probe::parse(packet).is_some()));
+            assert_eq!(
+                member.got,
+                vec![packet_for(member.slot.number(), 1).to_vec()],
+                "slot {}",
+                member.slot.number()
+            );
         }
     }
 
@@ -403,7 +450,10 @@ mod tests {
         let mut a = Member::join(addr);
         let mut b = Member::join(addr); // a does not answer
         let table = b.steering.as_ref().unwrap().table().clone();
-        assert_eq!((table.index_of(a.slot.number()), table.index_of(b.slot.number())), (None, Some(1)));
+        assert_eq!(
+            (table.index_of(a.slot.number()), table.index_of(b.slot.number())),
+            (None, Some(1))
+        );
         b.steering.as_mut().unwrap().repair_after = Instant::now();
         b.steering.as_mut().unwrap().repair();
         Member::while_serving(&mut [&mut a], || b.settle());
@@ -438,10 +488,20 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_takes_the_largest_program() {
+        let socket = bind_member("127.71.0.6".parse().unwrap());
+        let table = Table::from_answers((1..=255).map(|slot| (slot, 255 - slot)));
+        sys::attach_reuseport_filter(socket.as_raw_fd(), &program(&table)).unwrap();
+    }
+
+    #[test]
     fn the_lock_is_exclusive() {
         let addr: IpAddr = "127.71.0.5".parse().unwrap();
         let lock = Steering::lock(addr, Duration::ZERO).unwrap();
-        assert_eq!(Steering::lock(addr, Duration::ZERO).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            Steering::lock(addr, Duration::ZERO).unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
         drop(lock);
         Steering::lock(addr, Duration::ZERO).unwrap();
     }

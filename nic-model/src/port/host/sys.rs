@@ -19,8 +19,14 @@ pub(super) fn adopt(fds: &[RawFd]) -> Vec<OwnedFd> {
 /// Sleeps until one of `fds` is readable or has hung up, or `timeout` has passed; tells which. A signal ends the sleep
 /// early.
 pub(super) fn wait_readable(fds: &[RawFd], timeout: Duration) -> Vec<bool> {
-    let mut set: Vec<libc::pollfd> =
-        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut set: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
     // Rounded up, or the last fraction of a millisecond would be spent spinning.
     let millis = libc::c_int::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX);
     let count = libc::nfds_t::try_from(set.len()).unwrap_or(0);
@@ -33,7 +39,10 @@ pub(super) fn wait_readable(fds: &[RawFd], timeout: Duration) -> Vec<bool> {
 pub(super) fn attach_reuseport_filter(socket: RawFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // The kernel copies the instructions; the field is `*mut` only because sock_fprog is also used for reading back.
-    let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    let filter = libc::sock_fprog {
+        len,
+        filter: program.as_ptr().cast_mut(),
+    };
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &filter)
 }
 
@@ -42,7 +51,11 @@ fn set_option<T>(socket: RawFd, level: libc::c_int, name: libc::c_int, value: &T
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is live for the call and `len` is its size; the kernel only reads it.
     let result = unsafe { libc::setsockopt(socket, level, name, core::ptr::from_ref(value).cast(), len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Number of values SO_MEMINFO returns.
@@ -69,7 +82,13 @@ pub fn socket_memory(socket: RawFd) -> io::Result<SocketMemory> {
     let mut len = size_of::<[u32; MEMINFO_VALUES]>() as libc::socklen_t;
     // SAFETY: `values` has `len` writable bytes; the kernel writes at most that many.
     let result = unsafe {
-        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, values.as_mut_ptr().cast(), &raw mut len)
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut len,
+        )
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -121,14 +140,20 @@ impl SharedPage {
 
     /// The 32-bit word at byte `offset`.
     pub(super) fn u32(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= PAGE, "board field outside its page");
+        assert!(
+            offset.is_multiple_of(4) && offset + 4 <= PAGE,
+            "board field outside its page"
+        );
         // SAFETY: in bounds and aligned (asserted), mapped for the life of self, and accessed only atomically.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().byte_add(offset).cast()) }
     }
 
     /// The 64-bit word at byte `offset`.
     pub(super) fn u64(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= PAGE, "board field outside its page");
+        assert!(
+            offset.is_multiple_of(8) && offset + 8 <= PAGE,
+            "board field outside its page"
+        );
         // SAFETY: in bounds and aligned (asserted), mapped for the life of self, and accessed only atomically.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().byte_add(offset).cast()) }
     }

@@ -102,11 +102,24 @@ mod tests {
             let size = u16::try_from(segment).unwrap();
             let control = [ControlMessage::UdpGsoSegments(&size)];
             let control = if total > segment { &control[..] } else { &[] };
-            sendmsg(sender.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::empty(), Some(&to)).unwrap();
+            sendmsg(
+                sender.as_raw_fd(),
+                &[IoSlice::new(&bytes)],
+                control,
+                MsgFlags::empty(),
+                Some(&to),
+            )
+            .unwrap();
             let charged = usize::try_from(socket_memory(receiver.as_raw_fd()).unwrap().rmem).unwrap();
             let estimate = of_batch(segment, total, true);
-            assert!(charged > 0 && charged <= estimate, "{segment} {total}: {charged} > {estimate}");
-            assert!(estimate <= charged * 2 + 256, "{segment} {total}: {charged} estimated as {estimate}");
+            assert!(
+                charged > 0 && charged <= estimate,
+                "{segment} {total}: {charged} > {estimate}"
+            );
+            assert!(
+                estimate <= charged * 2 + 256,
+                "{segment} {total}: {charged} estimated as {estimate}"
+            );
         }
     }
 
@@ -114,8 +127,14 @@ mod tests {
     fn what_fits_is_within_the_room() {
         for room in 0..70_000 {
             let payload = payload_within(room, true);
-            assert!(payload == 0 || of_datagram(payload.min(4200)) <= room, "single, room {room}");
-            assert!(payload == 0 || payload + SEGMENTED_OVERHEAD <= room, "batch, room {room}");
+            assert!(
+                payload == 0 || of_datagram(payload.min(4200)) <= room,
+                "single, room {room}"
+            );
+            assert!(
+                payload == 0 || payload + SEGMENTED_OVERHEAD <= room,
+                "batch, room {room}"
+            );
         }
     }
 }

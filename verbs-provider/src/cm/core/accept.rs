@@ -11,13 +11,10 @@ use super::command::{ConnParam, Ece, PortSpace, Response, qp_type};
 use super::connection::Connection;
 use super::event::{ConnectionParam, Event as Report, EventKind, Param, PrivateData, Queued};
 use super::id::{Endpoint, Id, IdState};
-use super::path::{PathRecord, gid, ip_of};
+use super::path::{OWN_ACK_DELAY, PathRecord, gid, ip_of};
 use super::receive::Received;
 use super::state::{Again, Event, State, Transition};
 use super::{Core, Errno, Mad};
-
-/// ACK delay of the emulated device as the REP names it.
-const OWN_ACK_DELAY: u8 = 0;
 
 impl Core {
     /// A REQ arrived.

@@ -8,7 +8,7 @@ use super::command::{ConnParam, Ece, Response, qp_type};
 use super::connection::Connection;
 use super::event::{ConnectionParam, EventKind, Param, PrivateData};
 use super::id::{Endpoint, IdState};
-use super::path::{ack_timeout, gid};
+use super::path::{OWN_ACK_DELAY, ack_timeout, gid};
 use super::state::{Again, Event, State, Transition};
 use super::{Core, Errno};
 
@@ -18,8 +18,6 @@ pub(super) const RESPONSE_TIMEOUT: u8 = 20;
 const SERVICE_TIMEOUT: u8 = 24;
 /// The only partition.
 pub(super) const PKEY: u16 = 0xFFFF;
-/// ACK delay of the emulated device: it answers at once.
-const OWN_ACK_DELAY: u8 = 0;
 
 impl Core {
     /// CONNECT.

@@ -141,8 +141,8 @@ pub struct ConnectionRecord {
     pub local: IpAddr,
     /// Peer's address.
     pub peer: IpAddr,
-    /// Traffic class of its MADs.
-    pub traffic_class: u8,
+    /// Transaction id for that DREQ.
+    pub tid: u64,
 }
 
 /// A connection came to need closing, or no longer does.
@@ -220,6 +220,7 @@ impl Core {
     }
 
     fn register(&mut self, comm_id: u32) {
+        let tid = self.new_tid(comm_id);
         if let Some(connection) = self.connections.get(comm_id) {
             self.changes.push_back(RegistryChange::Opened(ConnectionRecord {
                 local_comm_id: comm_id,
@@ -228,7 +229,7 @@ impl Core {
                 remote_qpn: connection.remote_qpn,
                 local: connection.local,
                 peer: connection.peer,
-                traffic_class: connection.path.traffic_class,
+                tid,
             }));
         }
     }

@@ -4,7 +4,7 @@
 //! with a handful of tables.
 
 use core::ffi::c_int;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub trait Environment: Send + Sync {
     fn devices(&self) -> Vec<Device>;
 
     /// The address the host would send from towards `destination`.
-    fn source_for(&self, destination: IpAddr) -> Option<IpAddr>;
+    fn source_for(&self, destination: SocketAddr) -> Option<IpAddr>;
 
     /// Reserve a port; `EADDRINUSE` when another process has it.
     ///
@@ -81,7 +81,7 @@ pub struct Timing {
     pub patient_retry: Duration,
     /// How long a closed connection answers duplicates.
     pub time_wait: Duration,
-    /// Packet life time exponent of path records; the local ACK timeout is one more.
+    /// Packet life time exponent of path records; with the device's ACK delay it gives the local ACK timeout, 34 ms.
     pub packet_life_time: u8,
 }
 
@@ -93,7 +93,7 @@ impl Default for Timing {
             retries: 15,
             patient_retry: Duration::from_secs(2),
             time_wait: Duration::from_millis(500),
-            packet_life_time: 12,
+            packet_life_time: 11,
         }
     }
 }

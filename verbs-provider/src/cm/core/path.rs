@@ -9,6 +9,9 @@ pub const HOP_LIMIT: u8 = 64;
 /// `IBV_RATE_100_GBPS`: what the emulated port claims.
 const RATE: u8 = 16;
 
+/// How long the device may take to acknowledge, as an exponent of 4.096 µs: what its attributes say.
+pub const OWN_ACK_DELAY: u8 = 12;
+
 /// The 16-byte GID of an address.
 #[must_use]
 pub fn gid(ip: IpAddr) -> [u8; 16] {
@@ -130,6 +133,7 @@ mod tests {
     #[test]
     fn ack_timeouts_add_up_as_powers_of_two() {
         assert_eq!(ack_timeout(0, 12), 13);
+        assert_eq!(ack_timeout(OWN_ACK_DELAY, 11), 13);
         assert_eq!(ack_timeout(12, 12), 14);
         assert_eq!(ack_timeout(13, 12), 14);
         assert_eq!(ack_timeout(15, 12), 15);

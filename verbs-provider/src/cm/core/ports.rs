@@ -67,7 +67,9 @@ impl Ports {
         if conflict {
             return Err(libc::EADDRINUSE);
         }
-        let guard = match others.iter().find(|other| other.ip == wish.addr.ip() && other.guard.is_some()) {
+        // One wildcard covers both families.
+        let same = |ip: IpAddr| ip == wish.addr.ip() || (ip.is_unspecified() && wish.addr.ip().is_unspecified());
+        let guard = match others.iter().find(|other| same(other.ip) && other.guard.is_some()) {
             Some(other) => other.guard.clone(),
             None => Some(env.claim(&wish.request(port))?),
         };

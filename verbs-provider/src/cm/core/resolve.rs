@@ -63,7 +63,7 @@ impl Core {
     ) -> Result<(SocketAddr, super::environment::Device), Errno> {
         let mut src = bound;
         if src.ip().is_unspecified() {
-            src.set_ip(self.env.source_for(dst.ip()).ok_or(libc::ENETUNREACH)?);
+            src.set_ip(self.env.source_for(dst).ok_or(libc::ENETUNREACH)?);
         }
         let device = self.env.device_for(src.ip()).ok_or(libc::ENODEV)?;
         Ok((src, device))

@@ -12,9 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, connect, recv, sendmsg, socket,
-};
+use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, connect, recv, sendmsg, socket};
 use nix::unistd::{AccessFlags, access};
 
 use super::record::{Connection, Record, Tombstone};
@@ -47,14 +45,23 @@ pub struct Launch {
 impl Launch {
     /// `exe guardian`, with an empty environment: nothing preloaded there, no settings of one client for all.
     pub fn new(exe: &Path) -> Self {
-        Self { exe: exe.to_owned(), args: vec!["guardian".to_owned()], env: Vec::new(), name: default_name() }
+        Self {
+            exe: exe.to_owned(),
+            args: vec!["guardian".to_owned()],
+            env: Vec::new(),
+            name: default_name(),
+        }
     }
 
     fn start(&self) -> io::Result<()> {
         // Exec fails after the last moment at which we could hear of it.
         access(&self.exe, AccessFlags::X_OK)?;
         let c_string = |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-        let strings = |list: &[String]| list.iter().map(|s| c_string(s.as_bytes())).collect::<io::Result<Vec<_>>>();
+        let strings = |list: &[String]| {
+            list.iter()
+                .map(|s| c_string(s.as_bytes()))
+                .collect::<io::Result<Vec<_>>>()
+        };
         let exe = c_string(self.exe.as_os_str().as_bytes())?;
         let mut args = strings(&self.args)?;
         args.insert(0, exe.clone());
@@ -125,7 +132,10 @@ impl Guardian {
                 Err(_) => {}
             }
             if Instant::now() >= deadline {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the guardian process does not answer"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the guardian process does not answer",
+                ));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -227,7 +237,8 @@ impl Guardian {
                 let connections = self.connections.values().map(|connection| Record::Opened(*connection));
                 let tombstones = self.tombstones.iter().filter(|(until, _)| *until > now);
                 let tombstones = tombstones.map(|(_, tombstone)| Record::Tombstone(*tombstone));
-                self.pending.extend(connections.chain(tombstones).map(|record| record.emit()));
+                self.pending
+                    .extend(connections.chain(tombstones).map(|record| record.emit()));
                 true
             }
             Err(error) => {
@@ -248,7 +259,10 @@ impl Guardian {
         let stream = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
         connect(stream.as_raw_fd(), &abstract_address(&self.launch.name)?)?;
         if !is_same_user(&stream) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the guardian belongs to another user"));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the guardian belongs to another user",
+            ));
         }
         let fds: Vec<RawFd> = self.sockets.iter().map(AsRawFd::as_raw_fd).collect();
         transmit(&stream, &Record::Hello { slot: self.slot }.emit(), &fds)?;
@@ -263,7 +277,10 @@ fn welcomed(stream: &OwnedFd, deadline: Instant) -> bool {
         match recv(stream.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT) {
             Ok(1) => return answer == WELCOME,
             Err(Errno::EAGAIN | Errno::EINTR) if Instant::now() < deadline => {
-                sys::wait_readable(&[stream.as_raw_fd()], deadline.saturating_duration_since(Instant::now()));
+                sys::wait_readable(
+                    &[stream.as_raw_fd()],
+                    deadline.saturating_duration_since(Instant::now()),
+                );
             }
             _ => return false,
         }

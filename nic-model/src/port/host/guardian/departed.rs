@@ -76,13 +76,21 @@ impl Departed {
 
     /// The descriptors to wait for.
     pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        self.sockets.iter().map(|socket| socket.fd.as_raw_fd()).chain([self.slot.fd()])
+        self.sockets
+            .iter()
+            .map(|socket| socket.fd.as_raw_fd())
+            .chain([self.slot.fd()])
     }
 
     /// When [`Self::turn`] is due at the latest.
     pub(super) fn next_timeout(&self) -> Instant {
-        let dreq = if self.dreqs_sent < DREQ_ATTEMPTS { self.next_dreq } else { self.ends_at };
-        dreq.min(self.ends_at).min(self.slot.next_flush().unwrap_or(self.ends_at))
+        let dreq = if self.dreqs_sent < DREQ_ATTEMPTS {
+            self.next_dreq
+        } else {
+            self.ends_at
+        };
+        dreq.min(self.ends_at)
+            .min(self.slot.next_flush().unwrap_or(self.ends_at))
     }
 
     /// Whether its time is over.
@@ -118,15 +126,25 @@ impl Departed {
         for index in 0..self.sockets.len() {
             for _ in 0..RECEIVE_BUDGET {
                 let socket = &mut self.sockets[index];
-                let Ok(Some((len, from))) = receive(socket.fd.as_raw_fd(), &mut buffer) else { break };
+                let Ok(Some((len, from))) = receive(socket.fd.as_raw_fd(), &mut buffer) else {
+                    break;
+                };
                 let bytes = &buffer[..len];
                 if socket.steering.handle_probe(bytes, &mut self.slot) {
                     continue;
                 }
                 let dst = socket.local.ip();
-                let meta =
-                    RxMeta { src: from.ip(), dst, sport: from.port(), traffic_class: 0, hop_limit: 64 };
-                if IcrcContext::new(meta.src, dst, meta.sport, ROCE_PORT).verify(0, bytes).is_ok() {
+                let meta = RxMeta {
+                    src: from.ip(),
+                    dst,
+                    sport: from.port(),
+                    traffic_class: 0,
+                    hop_limit: 64,
+                };
+                if IcrcContext::new(meta.src, dst, meta.sport, ROCE_PORT)
+                    .verify(0, bytes)
+                    .is_ok()
+                {
                     self.handle(&Arrival { meta, bytes }, now);
                 }
             }
@@ -137,7 +155,12 @@ impl Departed {
         let mut packets: Vec<(RxMeta, Vec<u8>)> = Vec::new();
         let mut board_requests = Vec::new();
         let received = self.slot.receive(&mut |sender, message, _| match message {
-            Message::HandOver { meta, segment_size, bytes, .. } => {
+            Message::HandOver {
+                meta,
+                segment_size,
+                bytes,
+                ..
+            } => {
                 packets.extend(bytes.chunks(segment_size.into()).map(|packet| (meta, packet.to_vec())));
             }
             Message::BoardRequest => board_requests.push(sender.clone()),
@@ -166,10 +189,15 @@ impl Departed {
             }
             Verdict::HandOver(slot) => self.hand_over(slot, meta, bytes),
             Verdict::ForPort { space, port } => {
-                let mad = Packet::parse(bytes).ok().and_then(|packet| <&[u8; 256]>::try_from(packet.payload).ok());
+                let mad = Packet::parse(bytes)
+                    .ok()
+                    .and_then(|packet| <&[u8; 256]>::try_from(packet.payload).ok());
                 let delivered = mad.is_some_and(|mad| ports::deliver(&mut self.slot, space, meta.dst, port, meta, mad));
                 // Nobody listens: any living process will say so to the peer.
-                let others = live_slots().unwrap_or_default().into_iter().filter(|&slot| slot != self.slot.number());
+                let others = live_slots()
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|&slot| slot != self.slot.number());
                 if !delivered && let Some(slot) = others.min() {
                     self.hand_over(slot, meta, bytes);
                 }
@@ -178,8 +206,15 @@ impl Departed {
     }
 
     fn hand_over(&mut self, slot: u8, meta: &RxMeta, bytes: &[u8]) {
-        let Ok(segment_size) = u16::try_from(bytes.len()) else { return };
-        let message = Message::HandOver { meta: *meta, segment_size, first_id: 0, bytes };
+        let Ok(segment_size) = u16::try_from(bytes.len()) else {
+            return;
+        };
+        let message = Message::HandOver {
+            meta: *meta,
+            segment_size,
+            first_id: 0,
+            bytes,
+        };
         if let Err(error) = self.slot.send(slot, &message) {
             tracing::debug!(slot, %error, "cannot hand a packet over");
         }
@@ -226,4 +261,3 @@ fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<(usize, SocketAddr
         };
     }
 }
-

@@ -46,7 +46,12 @@ pub(super) enum Verdict {
 
 impl Estate {
     pub(super) fn new(slot: u8) -> Self {
-        Self { slot, connections: BTreeMap::new(), tombstones: BTreeMap::new(), last_closed: None }
+        Self {
+            slot,
+            connections: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            last_closed: None,
+        }
     }
 
     /// Takes note of a client's record.
@@ -63,7 +68,11 @@ impl Estate {
             Record::Tombstone(tombstone) => {
                 if self.tombstones.len() >= MOST_TOMBSTONES {
                     self.tombstones.retain(|_, (_, until)| *until > now);
-                    let oldest = self.tombstones.iter().min_by_key(|(_, (_, until))| *until).map(|(&qpn, _)| qpn);
+                    let oldest = self
+                        .tombstones
+                        .iter()
+                        .min_by_key(|(_, (_, until))| *until)
+                        .map(|(&qpn, _)| qpn);
                     if self.tombstones.len() >= MOST_TOMBSTONES
                         && let Some(qpn) = oldest
                     {
@@ -80,7 +89,9 @@ impl Estate {
     pub(super) fn matters(&self, now: Instant) -> bool {
         !self.connections.is_empty()
             || self.tombstones.values().any(|(_, until)| *until > now)
-            || self.last_closed.is_some_and(|closed| now.duration_since(closed) < CLOSED_INTEREST)
+            || self
+                .last_closed
+                .is_some_and(|closed| now.duration_since(closed) < CLOSED_INTEREST)
     }
 
     /// The connections that nobody has closed yet.
@@ -90,7 +101,9 @@ impl Estate {
 
     /// What to do with `packet`, its ICRC verified, from `src` to `dst`.
     pub(super) fn handle(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8], now: Instant) -> Verdict {
-        let Ok(parsed) = Packet::parse(packet) else { return Verdict::Ignore };
+        let Ok(parsed) = Packet::parse(packet) else {
+            return Verdict::Ignore;
+        };
         let bth = &parsed.headers.bth;
         if bth.dest_qpn == GSI_QPN {
             return self.handle_mad(parsed.payload);
@@ -103,13 +116,19 @@ impl Estate {
     }
 
     fn handle_mad(&mut self, payload: &[u8]) -> Verdict {
-        let Ok((header, message)) = cm::Message::parse(payload) else { return Verdict::Ignore };
+        let Ok((header, message)) = cm::Message::parse(payload) else {
+            return Verdict::Ignore;
+        };
         let (Destination::Connection(id) | Destination::Resolution(id)) = message.destination() else {
             return Self::for_port(&message);
         };
         let [slot, ..] = id.to_be_bytes();
         if slot != self.slot {
-            return if slot == 0 { Verdict::Ignore } else { Verdict::HandOver(slot) };
+            return if slot == 0 {
+                Verdict::Ignore
+            } else {
+                Verdict::HandOver(slot)
+            };
         }
         match message {
             cm::Message::Dreq(dreq) => {
@@ -144,26 +163,34 @@ impl Estate {
     }
 
     fn for_port(message: &cm::Message) -> Verdict {
-        let Destination::Service(service_id) = message.destination() else { return Verdict::Ignore };
-        PortSpace::of_service_id(service_id)
-            .map_or(Verdict::Ignore, |(space, port)| Verdict::ForPort { space: space.to_u16(), port })
+        let Destination::Service(service_id) = message.destination() else {
+            return Verdict::Ignore;
+        };
+        PortSpace::of_service_id(service_id).map_or(Verdict::Ignore, |(space, port)| Verdict::ForPort {
+            space: space.to_u16(),
+            port,
+        })
     }
 
     /// A request for a closed QP: a duplicate is acknowledged again, as the specification asks of a responder whose
     /// acknowledgement was lost (IBTA 9.7.5.1.1); what is new finds nobody.
     fn handle_request(&self, src: IpAddr, dst: IpAddr, bth: &Bth, now: Instant) -> Verdict {
         let info = bth.opcode.info();
-        let Some((tombstone, until)) = self.tombstones.get(&bth.dest_qpn) else { return Verdict::Ignore };
+        let Some((tombstone, until)) = self.tombstones.get(&bth.dest_qpn) else {
+            return Verdict::Ignore;
+        };
         let expected = Psn::new(tombstone.expected_psn);
         let is_ours = *until > now && tombstone.peer == src && tombstone.local == dst;
-        let is_sent_twice = info.service == Service::Rc
-            && matches!(info.kind, Kind::Send | Kind::Write)
-            && bth.psn.is_before(expected);
+        let is_sent_twice =
+            info.service == Service::Rc && matches!(info.kind, Kind::Send | Kind::Write) && bth.psn.is_before(expected);
         if !is_ours || !is_sent_twice || !(bth.ack_req || info.place.is_end()) {
             return Verdict::Ignore;
         }
         let mut headers = Headers::new(Bth::new(Opcode::RcAck, tombstone.peer_qpn, expected.previous()));
-        headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: tombstone.msn });
+        headers.aeth = Some(Aeth {
+            syndrome: Syndrome::ACK,
+            msn: tombstone.msn,
+        });
         Verdict::Reply(emit(&Packet { headers, payload: &[] }))
     }
 }
@@ -183,7 +210,10 @@ fn mad_packet(header: &MadHeader, message: &cm::Message) -> Vec<u8> {
     // Nobody checks PSNs of QP1; a changing one tells repetitions apart in a capture.
     let [.., low, high] = header.tid.to_le_bytes();
     let headers = mad::gsi_headers(Psn::new(u32::from_le_bytes([low, high, 0, 0])));
-    emit(&Packet { headers, payload: &message.emit(header) })
+    emit(&Packet {
+        headers,
+        payload: &message.emit(header),
+    })
 }
 
 fn emit(packet: &Packet<'_>) -> Vec<u8> {
@@ -242,21 +272,33 @@ mod tests {
     fn request(opcode: Opcode, qpn: u32, psn: u32, ack_req: bool) -> Vec<u8> {
         let mut bth = Bth::new(opcode, qpn, Psn::new(psn));
         bth.ack_req = ack_req;
-        emit(&Packet { headers: Headers::new(bth), payload: &[1; 8] })
+        emit(&Packet {
+            headers: Headers::new(bth),
+            payload: &[1; 8],
+        })
     }
 
     #[test]
     fn a_dreq_is_answered_for_known_and_unknown_ids() {
         let mut estate = estate();
         for id in [0x4200_0001, 0x4200_7777] {
-            let dreq = Dreq { local_comm_id: 5, remote_comm_id: id, remote_qpn: 0, private_data: [0; 220] };
+            let dreq = Dreq {
+                local_comm_id: 5,
+                remote_comm_id: id,
+                remote_qpn: 0,
+                private_data: [0; 220],
+            };
             let Verdict::Reply(reply) = handle(&mut estate, &mad_packet(&MadHeader::cm(99), &dreq.into())) else {
                 panic!("no reply")
             };
             let packet = Packet::parse(&reply).unwrap();
             let (header, message) = cm::Message::parse(packet.payload).unwrap();
             assert_eq!(header.tid, 99);
-            let expected = Drep { local_comm_id: id, remote_comm_id: 5, private_data: [0; 224] };
+            let expected = Drep {
+                local_comm_id: id,
+                remote_comm_id: 5,
+                private_data: [0; 224],
+            };
             assert_eq!(message, expected.into());
             assert_eq!(packet.headers.deth.unwrap().qkey, mad::GSI_QKEY);
         }
@@ -267,7 +309,11 @@ mod tests {
     fn a_drep_ends_a_connection_but_only_its_own() {
         let mut estate = estate();
         let drep = |id| {
-            let drep = Drep { local_comm_id: 5, remote_comm_id: id, private_data: [0; 224] };
+            let drep = Drep {
+                local_comm_id: 5,
+                remote_comm_id: id,
+                private_data: [0; 224],
+            };
             mad_packet(&MadHeader::cm(1), &drep.into())
         };
         assert_eq!(handle(&mut estate, &drep(0x4200_0003)), Verdict::Ignore);
@@ -287,8 +333,17 @@ mod tests {
                 panic!("no reply")
             };
             let ack = Packet::parse(&reply).unwrap().headers;
-            assert_eq!((ack.bth.opcode, ack.bth.dest_qpn, ack.bth.psn), (Opcode::RcAck, 0x07_0001, Psn::new(0)));
-            assert_eq!(ack.aeth, Some(Aeth { syndrome: Syndrome::ACK, msn: 17 }));
+            assert_eq!(
+                (ack.bth.opcode, ack.bth.dest_qpn, ack.bth.psn),
+                (Opcode::RcAck, 0x07_0001, Psn::new(0))
+            );
+            assert_eq!(
+                ack.aeth,
+                Some(Aeth {
+                    syndrome: Syndrome::ACK,
+                    msn: 17
+                })
+            );
         }
         let middle = |ack_req| request(Opcode::RcSendMiddle, 0x42_0099, 0, ack_req);
         assert!(matches!(handle(&mut estate, &middle(true)), Verdict::Reply(_)));

@@ -47,9 +47,13 @@ pub struct Tombstone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// First record of a client; its slot socket and then its UDP sockets travel with it.
-    Hello { slot: u8 },
+    Hello {
+        slot: u8,
+    },
     Opened(Connection),
-    Closed { local_comm_id: u32 },
+    Closed {
+        local_comm_id: u32,
+    },
     Tombstone(Tombstone),
 }
 
@@ -93,7 +97,9 @@ impl Record {
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let record = match fields.u8()? {
-            1 => Self::Hello { slot: fields.u8().filter(|&slot| slot != 0)? },
+            1 => Self::Hello {
+                slot: fields.u8().filter(|&slot| slot != 0)?,
+            },
             2 => Self::Opened(Connection {
                 local_comm_id: fields.u32()?,
                 remote_comm_id: fields.u32()?,
@@ -103,7 +109,9 @@ impl Record {
                 remote_qpn: fields.u32()?,
                 tid: fields.u64()?,
             }),
-            3 => Self::Closed { local_comm_id: fields.u32()? },
+            3 => Self::Closed {
+                local_comm_id: fields.u32()?,
+            },
             4 => Self::Tombstone(Tombstone {
                 qpn: fields.u32()?,
                 local: fields.addr()?,

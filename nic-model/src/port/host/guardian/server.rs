@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, listen, recvmsg,
-    send, socket,
+    AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, listen,
+    recvmsg, send, socket,
 };
 
 use super::departed::Departed;
@@ -72,7 +72,11 @@ pub fn serve(name: &str) -> io::Result<()> {
             return Ok(());
         }
         let timeout = departed.iter().map(Departed::next_timeout).min();
-        let timeout = timeout.unwrap_or(if clients.is_empty() { needed_at + LINGER } else { now + IDLE });
+        let timeout = timeout.unwrap_or(if clients.is_empty() {
+            needed_at + LINGER
+        } else {
+            now + IDLE
+        });
         let mut fds: Vec<RawFd> = vec![listener.as_raw_fd()];
         fds.extend(clients.iter().map(|client| client.stream.as_raw_fd()));
         fds.extend(departed.iter().flat_map(Departed::fds));

@@ -21,7 +21,7 @@ use roce_wire::psn::Psn;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::port::host::slot::{is_live, name_is_taken};
+use crate::port::host::slot::{abstract_names, is_live};
 use crate::port::host::{ROCE_PORT, Slot};
 
 const NAME: &str = "ADVERB_TEST_GUARDIAN";
@@ -42,7 +42,9 @@ fn unique_name(test: &str) -> String {
 fn launch(name: &str) -> Launch {
     Launch {
         exe: std::env::current_exe().unwrap(),
-        args: [&test_name("guardian_process"), "--exact", "--ignored"].map(str::to_owned).to_vec(),
+        args: [&test_name("guardian_process"), "--exact", "--ignored"]
+            .map(str::to_owned)
+            .to_vec(),
         env: vec![format!("{NAME}={name}")],
         name: name.to_owned(),
     }
@@ -85,7 +87,9 @@ fn connection(slot: u8, last: u8) -> Connection {
 #[test]
 #[ignore = "run by other tests as a process to be killed"]
 fn client_process() {
-    let (Ok(name), Ok(role)) = (std::env::var(NAME), std::env::var(ROLE)) else { return };
+    let (Ok(name), Ok(role)) = (std::env::var(NAME), std::env::var(ROLE)) else {
+        return;
+    };
     let last: u8 = role.parse().unwrap();
     let slot = Slot::claim().unwrap();
     let (local, peer) = addresses(last);
@@ -138,12 +142,17 @@ fn kill_a_client(test: &str, last: u8) -> Killed {
     // Ends although the guardian lives on: it has closed what it inherited.
     let killed_at = Instant::now();
     output.read_to_end(&mut Vec::new()).unwrap();
-    assert!(name_is_taken_seqpacket(&name), "guardian gone after {:?}", killed_at.elapsed());
-    Killed { slot, name, peer, local }
+    assert!(is_serving(&name), "guardian gone after {:?}", killed_at.elapsed());
+    Killed {
+        slot,
+        name,
+        peer,
+        local,
+    }
 }
 
-fn name_is_taken_seqpacket(name: &str) -> bool {
-    let table = crate::port::host::slot::abstract_names(name).unwrap();
+fn is_serving(name: &str) -> bool {
+    let table = abstract_names(name).unwrap();
     table.iter().any(|taken| taken == name)
 }
 
@@ -163,12 +172,17 @@ impl Killed {
         let packet = buffer[..len].to_vec();
         let to = self.peer.local_addr().unwrap().ip();
         assert_eq!(from, SocketAddr::new(self.local, ROCE_PORT));
-        assert_eq!(IcrcContext::new(self.local, to, ROCE_PORT, ROCE_PORT).verify(0, &packet), Ok(0));
+        assert_eq!(
+            IcrcContext::new(self.local, to, ROCE_PORT, ROCE_PORT).verify(0, &packet),
+            Ok(0)
+        );
         packet
     }
 
     fn receive_cm(&self) -> CmMessage {
-        CmMessage::parse(Packet::parse(&self.receive()).unwrap().payload).unwrap().1
+        CmMessage::parse(Packet::parse(&self.receive()).unwrap().payload)
+            .unwrap()
+            .1
     }
 
     fn send(&self, packet: &Packet<'_>) {
@@ -181,12 +195,15 @@ impl Killed {
 
     fn send_cm(&self, message: &CmMessage) {
         let mad = message.emit(&MadHeader::cm(77));
-        self.send(&Packet { headers: gsi_headers(Psn::new(1)), payload: &mad });
+        self.send(&Packet {
+            headers: gsi_headers(Psn::new(1)),
+            payload: &mad,
+        });
     }
 
     fn assert_all_ends(&self) {
         // Another process may get the number, but no packet for it is answered by the guardian any more.
-        wait_until("the guardian is gone", || !name_is_taken_seqpacket(&self.name));
+        wait_until("the guardian is gone", || !is_serving(&self.name));
         let slot = (0..2000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(10));
             Slot::claim_number(self.slot).unwrap()
@@ -200,7 +217,9 @@ fn a_killed_process_has_its_connections_closed() {
     let killed = kill_a_client("unanswered", 1);
     let expected = connection(killed.slot, 1);
     for _ in 0..3 {
-        let CmMessage::Dreq(dreq) = killed.receive_cm() else { panic!("no DREQ") };
+        let CmMessage::Dreq(dreq) = killed.receive_cm() else {
+            panic!("no DREQ")
+        };
         assert_eq!(
             (dreq.local_comm_id, dreq.remote_comm_id, dreq.remote_qpn),
             (expected.local_comm_id, expected.remote_comm_id, expected.remote_qpn)
@@ -214,18 +233,29 @@ fn a_killed_process_has_its_connections_closed() {
 fn a_killed_process_stays_answerable() {
     let killed = kill_a_client("answerable", 2);
     let ours = connection(killed.slot, 2);
-    let CmMessage::Dreq(dreq) = killed.receive_cm() else { panic!("no DREQ") };
-    let drep =
-        Drep { local_comm_id: ours.remote_comm_id, remote_comm_id: dreq.local_comm_id, private_data: [0; 224] };
+    let CmMessage::Dreq(dreq) = killed.receive_cm() else {
+        panic!("no DREQ")
+    };
+    let drep = Drep {
+        local_comm_id: ours.remote_comm_id,
+        remote_comm_id: dreq.local_comm_id,
+        private_data: [0; 224],
+    };
     killed.send_cm(&drep.into());
 
     // No further DREQ: the next packet is the answer to ours, a duplicate of what the closed QP has received.
     let mut bth = Bth::new(Opcode::RcSendOnly, u32::from(killed.slot) << 16 | 0x99, Psn::new(0x0f));
     bth.ack_req = true;
-    killed.send(&Packet { headers: Headers::new(bth), payload: &[0; 16] });
+    killed.send(&Packet {
+        headers: Headers::new(bth),
+        payload: &[0; 16],
+    });
     let ack = killed.receive();
     let ack = Packet::parse(&ack).unwrap().headers;
-    assert_eq!((ack.bth.opcode, ack.bth.dest_qpn, ack.bth.psn.get()), (Opcode::RcAck, 0x09_0098, 0x0f));
+    assert_eq!(
+        (ack.bth.opcode, ack.bth.dest_qpn, ack.bth.psn.get()),
+        (Opcode::RcAck, 0x09_0098, 0x0f)
+    );
     assert_eq!(ack.aeth.unwrap().msn, 7);
 
     let dreq = Dreq {
@@ -235,7 +265,9 @@ fn a_killed_process_stays_answerable() {
         private_data: [0; 220],
     };
     killed.send_cm(&dreq.into());
-    let CmMessage::Drep(drep) = killed.receive_cm() else { panic!("no DREP") };
+    let CmMessage::Drep(drep) = killed.receive_cm() else {
+        panic!("no DREP")
+    };
     assert_eq!(drep.remote_comm_id, ours.remote_comm_id);
     killed.assert_all_ends();
 }
@@ -252,7 +284,7 @@ fn a_process_that_left_nothing_frees_its_slot_at_once() {
     assert!(is_live(number), "held by the guardian and by the client's duplicate");
     drop(guardian);
     wait_until("the slot is free", || Slot::claim_number(number).unwrap().is_some());
-    wait_until("the guardian is gone", || !name_is_taken_seqpacket(&name));
+    wait_until("the guardian is gone", || !is_serving(&name));
 }
 
 #[test]
@@ -270,7 +302,12 @@ fn a_lost_guardian_is_replaced_and_told_everything() {
         guardian.poll();
         guardian.is_attached() && guardian.server_pid().is_some_and(|pid| pid != first)
     });
-    let killed = Killed { slot: slot.number(), name, peer, local };
+    let killed = Killed {
+        slot: slot.number(),
+        name,
+        peer,
+        local,
+    };
     drop((guardian, slot, socket));
     assert!(matches!(killed.receive_cm(), CmMessage::Dreq(_)));
     killed.assert_all_ends();
@@ -279,10 +316,12 @@ fn a_lost_guardian_is_replaced_and_told_everything() {
 #[test]
 fn a_guardian_that_cannot_start_is_an_error_at_once() {
     let slot = Slot::claim().unwrap();
-    let launch = Launch { exe: "/nonexistent/adverb".into(), ..launch(&unique_name("missing")) };
+    let launch = Launch {
+        exe: "/nonexistent/adverb".into(),
+        ..launch(&unique_name("missing"))
+    };
     let error = Guardian::attach_with(launch, &slot, &[]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-    assert!(!name_is_taken(&unique_name("missing")));
 }
 
 #[test]
@@ -292,7 +331,10 @@ fn many_records_do_not_block_the_caller() {
     let mut guardian = Guardian::attach_with(launch(&name), &slot, &[]).unwrap();
     let connection = connection(slot.number(), 4);
     for id in 0..20_000 {
-        guardian.opened(Connection { local_comm_id: id, ..connection });
+        guardian.opened(Connection {
+            local_comm_id: id,
+            ..connection
+        });
         guardian.closed(id);
     }
     wait_until("all is told", || {
