@@ -30,11 +30,6 @@ impl HostBudget {
         addr.is_loopback() || self.addrs.contains(&addr)
     }
 
-    /// Before the device is asked for packets: nothing is reserved.
-    pub(super) fn enter(&mut self, _slot: &mut Slot) {
-        self.local.release();
-    }
-
     pub(super) fn with<'a>(&'a mut self, slot: &'a mut Slot) -> Asking<'a> {
         Asking { budget: self, slot }
     }

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Batches sent before received packets get their turn.
 const TX_TURN: usize = 16;
+/// Turns of one call, so that an application thread gets back to its own work.
+const TURNS: usize = 8;
 /// Most segments of one QP in one burst: as many as one batch takes.
 const QUANTUM: u16 = 64;
 /// Transport program of reliable flows.
@@ -43,6 +45,8 @@ pub(super) struct Core {
     batch: TxBatch,
     /// The batch was refused by a full socket and is to be sent before any other.
     held: bool,
+    /// The last turn ended with packets left to send.
+    more: bool,
     started: Instant,
 }
 
@@ -92,6 +96,7 @@ impl Core {
             addrs: bound,
             batch: TxBatch::new(),
             held: false,
+            more: false,
             started: Instant::now(),
         })
     }
@@ -138,32 +143,35 @@ impl Core {
         self.port.flush();
     }
 
-    /// One turn: doorbells, received packets, timers, packets to send, completions. `receive` also looks for packets.
+    /// Doorbells, received packets, timers, packets to send, completions, in turns until there is no more to send or the
+    /// caller's share is used up. `receive` also looks for packets.
     pub(super) fn drive(&mut self, now: Time, receive: bool) {
         self.port.poll(now);
         self.nic.handle_doorbells(now);
-        if receive {
-            self.receive(now);
+        for _ in 0..TURNS {
+            if receive {
+                self.receive(now);
+            }
+            if self.nic.poll_timeout().is_some_and(|deadline| deadline <= now) {
+                self.nic.handle_timeout(now);
+            }
+            self.more = self.transmit(now);
+            self.nic.flush_completions();
+            if !self.more || self.held {
+                return;
+            }
         }
-        if self.nic.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            self.nic.handle_timeout(now);
-        }
-        self.transmit(now);
-        self.nic.flush_completions();
     }
 
-    /// Send what the device has, up to a turn's worth. Returns whether the port took everything.
-    fn transmit(&mut self, now: Time) {
+    /// Send what the device has, up to a turn's worth. Returns whether there may be more.
+    fn transmit(&mut self, now: Time) -> bool {
         for _ in 0..TX_TURN {
             if !self.held {
-                self.budget.enter(&mut self.slot);
-                let filled = {
-                    let mut budget = self.budget.with(&mut self.slot);
-                    self.nic.poll_transmit(now, &mut budget, &mut self.batch)
-                };
-                if !filled {
+                self.budget.release();
+                let mut budget = self.budget.with(&mut self.slot);
+                if !self.nic.poll_transmit(now, &mut budget, &mut self.batch) {
                     self.budget.release();
-                    return;
+                    return false;
                 }
                 self.sealer.seal(&*self.port, &mut self.batch);
             }
@@ -172,7 +180,7 @@ impl Core {
                 SendOutcome::Sent => self.budget.sent(self.batch.segment_size, self.batch.bytes.len()),
                 SendOutcome::WouldBlock => {
                     self.held = true;
-                    return;
+                    return true;
                 }
                 SendOutcome::Reseal => {
                     self.sealer.seal(&*self.port, &mut self.batch);
@@ -184,11 +192,7 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Whether there is more to do at once.
-    pub(super) fn is_busy(&self) -> bool {
-        self.held
+        true
     }
 
     pub(super) fn take_told(&mut self) -> Told {
@@ -220,8 +224,8 @@ impl Core {
             let since = at.saturating_duration_since(clock).as_nanos();
             Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
         });
-        let retry = self.is_busy().then(|| {
-            let now = clock.elapsed() + Duration::from_micros(50);
+        let retry = (self.held || self.more).then(|| {
+            let now = clock.elapsed() + if self.held { Duration::from_micros(50) } else { Duration::ZERO };
             Time::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
         });
         [self.nic.poll_timeout(), self.port.next_deadline(), host, retry].into_iter().flatten().min()

@@ -20,7 +20,8 @@ use self::core::Core;
 use super::fault::FaultConfig;
 use super::host::guardian;
 use super::netdev::NetDevice;
-use crate::device::{Counters, Mad};
+pub use crate::device::Mad;
+use crate::device::Counters;
 use crate::host_if::command::{Command, CommandError, Reply};
 use crate::host_if::doorbell::DoorbellPage;
 use crate::host_if::event::{AsyncEvent, Event};
@@ -50,7 +51,7 @@ pub trait Service: Send + Sync {
 }
 
 /// How an engine is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EngineConfig {
     /// The interface the device stands for.
     pub netdev: NetDevice,
@@ -66,6 +67,22 @@ pub struct EngineConfig {
     pub line_rate: u64,
     /// The `adverb` program, which serves as guardian; without it closed connections end with the process.
     pub guardian: Option<PathBuf>,
+    /// Who is told of events.
+    pub service: Arc<dyn Service>,
+}
+
+impl std::fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("netdev", &self.netdev.name)
+            .field("addr", &self.addr)
+            .field("faults", &self.faults)
+            .field("pcap", &self.pcap)
+            .field("rcvbuf", &self.rcvbuf)
+            .field("line_rate", &self.line_rate)
+            .field("guardian", &self.guardian)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Receive polls in a row, without a doorbell, after which the thread leaves the sockets to the application.
@@ -106,16 +123,16 @@ impl Engine {
     ///
     /// # Errors
     /// What the operating system refused; `AddrInUse` when another user has the address.
-    pub fn open(config: &EngineConfig, service: Arc<dyn Service>) -> io::Result<Arc<Self>> {
+    pub fn open(config: EngineConfig) -> io::Result<Arc<Self>> {
         let clock = Instant::now();
-        let core = Core::open(config)?;
+        let core = Core::open(&config)?;
         let waiter = Waiter::new(&core.fds())?;
         let engine = Arc::new(Self {
             doorbells: core.nic.doorbells(),
             slot: core.slot.number(),
             gids: core.addrs.clone(),
             core: Mutex::new(core),
-            service,
+            service: config.service,
             waiter,
             clock,
             streak: AtomicU32::new(0),
@@ -160,8 +177,9 @@ impl Engine {
     /// As the device answers; [`CommandError::Invalid`] in a forked child of the process that opened the engine.
     pub fn command(&self, command: Command) -> Result<Reply, CommandError> {
         let mut core = self.lock().ok_or(CommandError::Invalid)?;
-        let reply = core.command(self.now(), command);
-        self.finish(core);
+        let now = self.now();
+        let reply = core.command(now, command);
+        self.finish(core, now);
         reply
     }
 
@@ -171,8 +189,9 @@ impl Engine {
             self.waiter.watch_sockets(true);
         }
         while let Some(mut core) = self.try_lock() {
-            core.drive(self.now(), false);
-            self.finish(core);
+            let now = self.now();
+            core.drive(now, false);
+            self.finish(core, now);
             if !self.doorbells.is_pending() {
                 return;
             }
@@ -186,8 +205,9 @@ impl Engine {
             self.waiter.watch_sockets(false);
         }
         if let Some(mut core) = self.try_lock() {
-            core.drive(self.now(), true);
-            self.finish(core);
+            let now = self.now();
+            core.drive(now, true);
+            self.finish(core, now);
         }
     }
 
@@ -197,8 +217,9 @@ impl Engine {
             self.waiter.watch_sockets(true);
         }
         if let Some(mut core) = self.try_lock() {
-            core.drive(self.now(), true);
-            self.finish(core);
+            let now = self.now();
+            core.drive(now, true);
+            self.finish(core, now);
         }
     }
 
@@ -206,8 +227,9 @@ impl Engine {
     pub fn send_mad(&self, mad: Mad) {
         if let Some(mut core) = self.lock() {
             core.nic.send_mad(mad);
-            core.drive(self.now(), false);
-            self.finish(core);
+            let now = self.now();
+            core.drive(now, false);
+            self.finish(core, now);
         }
     }
 
@@ -242,7 +264,9 @@ impl Engine {
 
     /// The service's next timeout may have come nearer.
     pub fn wake(&self) {
-        self.set_alarm(None);
+        if let Some(next) = self.service.next_timeout() {
+            self.waiter.alarm_by(next, self.now());
+        }
     }
 
     /// The process exits: leave its open QPs to the guardian.
@@ -258,11 +282,13 @@ impl Engine {
     }
 
     /// Let go of the lock, see to the next deadline, tell the service.
-    fn finish(&self, mut core: MutexGuard<'_, Core>) {
+    fn finish(&self, mut core: MutexGuard<'_, Core>, now: Time) {
         let told = core.take_told();
         let deadline = core.next_deadline(self.clock);
         drop(core);
-        self.set_alarm(deadline);
+        if let Some(deadline) = deadline {
+            self.waiter.alarm_by(deadline, now);
+        }
         for event in told.events {
             match event {
                 Event::Completion { cookie } => self.service.completion(cookie),
@@ -271,14 +297,6 @@ impl Engine {
         }
         for mad in told.mads {
             self.service.mad(mad);
-        }
-    }
-
-    fn set_alarm(&self, deadline: Option<Time>) {
-        let service = self.service.next_timeout();
-        let next = [deadline, service].into_iter().flatten().min();
-        if let Some(next) = next {
-            self.waiter.alarm_by(next, self.now());
         }
     }
 }

@@ -46,8 +46,9 @@ impl End {
             rcvbuf: None,
             line_rate: 0,
             guardian: None,
+            service: Arc::new(Silent),
         };
-        let engine = Engine::open(&config, Arc::new(Silent)).unwrap();
+        let engine = Engine::open(config).unwrap();
         let Ok(Reply::Id(pd)) = engine.command(Command::AllocPd) else { panic!("no PD") };
         let cq = Arc::new(CompletionQueue::new(1024));
         let create = Command::CreateCq { ring: Arc::clone(&cq), cqe: 1024, cookie: 1 };

@@ -172,6 +172,7 @@ impl Engine {
         if self.service.next_timeout().is_some_and(|due| due <= now) {
             self.service.handle_timeout(now);
         }
+        self.wake();
     }
 
     /// Do what there is to do.
@@ -183,6 +184,6 @@ impl Engine {
             core.receive_messages(now);
         }
         core.drive(now, receive);
-        self.finish(core);
+        self.finish(core, now);
     }
 }
