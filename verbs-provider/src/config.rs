@@ -22,6 +22,8 @@ pub struct Config {
     pub pcap: Option<PathBuf>,
     /// `ADVERB_RCVBUF`: receive buffer of the UDP sockets in bytes.
     pub rcvbuf: Option<usize>,
+    /// `ADVERB_EXE`: the `adverb` program, which serves as guardian of connections whose process ends.
+    pub guardian: Option<PathBuf>,
     /// `ADVERB_LOG`: filter directives for messages.
     pub log: Option<String>,
     /// `ADVERB_LOG_FILE`: where messages go instead of stderr.
@@ -50,17 +52,30 @@ impl Config {
     pub fn parse(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidValue> {
         let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let log = get("ADVERB_LOG");
-        if let Some(value) = &log {
-            if tracing_subscriber::EnvFilter::try_new(value).is_err() {
-                return Err(InvalidValue::new("ADVERB_LOG", value, "error, warn, info, debug, trace or target=level,…"));
-            }
+        if let Some(value) = &log
+            && tracing_subscriber::EnvFilter::try_new(value).is_err()
+        {
+            return Err(InvalidValue::new(
+                "ADVERB_LOG",
+                value,
+                "error, warn, info, debug, trace or target=level,…",
+            ));
         }
         Ok(Self {
             netdev: get("ADVERB_NETDEV"),
-            addr: parsed(&get, "ADVERB_ADDR", "an IPv4 or IPv6 address of an interface that is up")?,
-            faults: parsed(&get, "ADVERB_FAULTS", "drop=P,reorder=P,dup=P,corrupt=P,seed=N with P from 0 to 1")?,
+            addr: parsed(
+                &get,
+                "ADVERB_ADDR",
+                "an IPv4 or IPv6 address of an interface that is up",
+            )?,
+            faults: parsed(
+                &get,
+                "ADVERB_FAULTS",
+                "drop=P,reorder=P,dup=P,corrupt=P,seed=N with P from 0 to 1",
+            )?,
             pcap: get("ADVERB_PCAP").map(PathBuf::from),
             rcvbuf: parsed(&get, "ADVERB_RCVBUF", "a number of bytes")?,
+            guardian: get("ADVERB_EXE").map(PathBuf::from),
             log,
             log_file: get("ADVERB_LOG_FILE").map(PathBuf::from),
         })
@@ -70,7 +85,11 @@ impl Config {
 impl InvalidValue {
     /// `variable` is `value` but should be `expected`.
     pub fn new(variable: &'static str, value: &str, expected: &str) -> Self {
-        Self { variable, value: value.to_owned(), expected: expected.to_owned() }
+        Self {
+            variable,
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        }
     }
 }
 
@@ -91,7 +110,12 @@ mod tests {
     use super::*;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<Config, InvalidValue> {
-        Config::parse(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        Config::parse(|name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
     }
 
     #[test]
@@ -126,7 +150,10 @@ mod tests {
             let error = parse(&[(variable, value)]).unwrap_err();
             assert_eq!(error.variable, variable);
             let line = error.to_string();
-            assert!(line.starts_with(&format!("adverb: {variable}={value}: expected ")), "{line}");
+            assert!(
+                line.starts_with(&format!("adverb: {variable}={value}: expected ")),
+                "{line}"
+            );
             assert!(!line.contains('\n'));
         }
     }

@@ -45,70 +45,69 @@ exports! {
     ibv_dontfork_range => crate::entry::fork::ibv_dontfork_range,
     ibv_dofork_range => crate::entry::fork::ibv_dofork_range,
 
-    // ibv_get_device_list => crate::entry::device::ibv_get_device_list,
-    // ibv_free_device_list => crate::entry::device::ibv_free_device_list,
-    // ibv_get_device_name => crate::entry::device::ibv_get_device_name,
-    // ibv_get_device_guid => crate::entry::device::ibv_get_device_guid,
-    // ibv_get_device_index => crate::entry::device::ibv_get_device_index,
-    // ibv_open_device => crate::entry::device::ibv_open_device,
-    // ibv_close_device => crate::entry::device::ibv_close_device,
-    // ibv_query_device => crate::entry::device::ibv_query_device,
-    // ibv_query_port => crate::entry::device::ibv_query_port,
-    // ibv_query_gid => crate::entry::device::ibv_query_gid,
-    // ibv_query_pkey => crate::entry::device::ibv_query_pkey,
-    // ibv_get_pkey_index => crate::entry::device::ibv_get_pkey_index,
-    // _ibv_query_gid_ex => crate::entry::device::_ibv_query_gid_ex,
-    // _ibv_query_gid_table => crate::entry::device::_ibv_query_gid_table,
-    // ibv_query_gid_type => crate::entry::device::ibv_query_gid_type,
+    ibv_get_device_list => crate::entry::device::ibv_get_device_list,
+    ibv_free_device_list => crate::entry::device::ibv_free_device_list,
+    ibv_get_device_name => crate::entry::device::ibv_get_device_name,
+    ibv_get_device_guid => crate::entry::device::ibv_get_device_guid,
+    ibv_get_device_index => crate::entry::device::ibv_get_device_index,
+    ibv_open_device => crate::entry::device::ibv_open_device,
+    ibv_close_device => crate::entry::device::ibv_close_device,
+    ibv_query_device => crate::entry::device::ibv_query_device,
+    ibv_query_port => crate::entry::device::ibv_query_port,
+    ibv_query_gid => crate::entry::device::ibv_query_gid,
+    ibv_query_pkey => crate::entry::device::ibv_query_pkey,
+    ibv_get_pkey_index => crate::entry::device::ibv_get_pkey_index,
+    _ibv_query_gid_ex => crate::entry::device::_ibv_query_gid_ex,
+    _ibv_query_gid_table => crate::entry::device::_ibv_query_gid_table,
+    ibv_query_gid_type => crate::entry::device::ibv_query_gid_type,
 
-    // ibv_alloc_pd => crate::entry::pd_mr::ibv_alloc_pd,
-    // ibv_dealloc_pd => crate::entry::pd_mr::ibv_dealloc_pd,
-    // ibv_reg_mr => crate::entry::pd_mr::ibv_reg_mr,
-    // ibv_reg_mr_iova => crate::entry::pd_mr::ibv_reg_mr_iova,
-    // ibv_reg_mr_iova2 => crate::entry::pd_mr::ibv_reg_mr_iova2,
-    // ibv_dereg_mr => crate::entry::pd_mr::ibv_dereg_mr,
+    ibv_alloc_pd => crate::entry::pd_mr::ibv_alloc_pd,
+    ibv_dealloc_pd => crate::entry::pd_mr::ibv_dealloc_pd,
+    ibv_reg_mr => crate::entry::pd_mr::ibv_reg_mr,
+    ibv_reg_mr_iova => crate::entry::pd_mr::ibv_reg_mr_iova,
+    ibv_reg_mr_iova2 => crate::entry::pd_mr::ibv_reg_mr_iova2,
+    ibv_dereg_mr => crate::entry::pd_mr::ibv_dereg_mr,
 
-    // ibv_create_cq => crate::entry::cq::ibv_create_cq,
-    // ibv_destroy_cq => crate::entry::cq::ibv_destroy_cq,
-    // ibv_ack_cq_events => crate::entry::cq::ibv_ack_cq_events,
-    // ibv_get_cq_event => crate::entry::cq::ibv_get_cq_event,
-    // ibv_create_comp_channel => crate::entry::cq::ibv_create_comp_channel,
-    // ibv_destroy_comp_channel => crate::entry::cq::ibv_destroy_comp_channel,
+    ibv_create_cq => crate::entry::cq::ibv_create_cq,
+    ibv_destroy_cq => crate::entry::cq::ibv_destroy_cq,
+    ibv_ack_cq_events => crate::entry::cq::ibv_ack_cq_events,
+    ibv_get_cq_event => crate::entry::cq::ibv_get_cq_event,
+    ibv_create_comp_channel => crate::entry::cq::ibv_create_comp_channel,
+    ibv_destroy_comp_channel => crate::entry::cq::ibv_destroy_comp_channel,
 
-    // ibv_create_qp => crate::entry::qp::ibv_create_qp,
-    // ibv_modify_qp => crate::entry::qp::ibv_modify_qp,
-    // ibv_query_qp => crate::entry::qp::ibv_query_qp,
-    // ibv_destroy_qp => crate::entry::qp::ibv_destroy_qp,
-    // ibv_qp_to_qp_ex => crate::entry::qp::ibv_qp_to_qp_ex,
+    ibv_create_qp => crate::entry::qp::ibv_create_qp,
+    ibv_modify_qp => crate::entry::qp::ibv_modify_qp,
+    ibv_query_qp => crate::entry::qp::ibv_query_qp,
+    ibv_destroy_qp => crate::entry::qp::ibv_destroy_qp,
+    ibv_qp_to_qp_ex => crate::entry::qp::ibv_qp_to_qp_ex,
 
-    // ibv_create_ah => crate::entry::ah::ibv_create_ah,
-    // ibv_destroy_ah => crate::entry::ah::ibv_destroy_ah,
-    // ibv_init_ah_from_wc => crate::entry::ah::ibv_init_ah_from_wc,
-    // ibv_create_ah_from_wc => crate::entry::ah::ibv_create_ah_from_wc,
+    ibv_create_ah => crate::entry::ah::ibv_create_ah,
+    ibv_destroy_ah => crate::entry::ah::ibv_destroy_ah,
+    ibv_init_ah_from_wc => crate::entry::ah::ibv_init_ah_from_wc,
+    ibv_create_ah_from_wc => crate::entry::ah::ibv_create_ah_from_wc,
 
-    // ibv_get_async_event => crate::entry::event::ibv_get_async_event,
-    // ibv_ack_async_event => crate::entry::event::ibv_ack_async_event,
+    ibv_get_async_event => crate::entry::event::ibv_get_async_event,
+    ibv_ack_async_event => crate::entry::event::ibv_ack_async_event,
 }
 
 // Not in unit tests: their executable would define the verbs for nobody.
 #[cfg(not(test))]
 include!(concat!(env!("OUT_DIR"), "/trampolines.rs"));
 
-/// The C library functions the library may stand in for; see `libc_hook!`.
+/// The C library functions the library stands in for, on x86-64; see `libc_hook!`.
 pub const HOOKS: &[&str] = &[
+    "__fxstat",
+    "__fxstat64",
+    "__open64_2",
+    "__open_2",
+    "close",
+    "fstat",
+    "fstat64",
     "open",
     "open64",
     "openat",
     "openat64",
-    "__open_2",
-    "__open64_2",
-    "fstat",
-    "fstat64",
-    "__fxstat",
-    "__fxstat64",
-    "read",
     "write",
-    "close",
 ];
 
 /// Exports a naked function that stands in for one of the C library: `libc_hook! { /// Doc. write, "asm", name = sym … }`.
@@ -118,7 +117,10 @@ pub const HOOKS: &[&str] = &[
 /// symbol by its plain name, without a version. In unit tests the name is not exported, or the test would run on it.
 ///
 /// Add the name to [`HOOKS`], or the test of the export table fails.
-#[allow(unused_macros, reason = "a build without hooks is of use too")]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(unused_macros, reason = "the hooks are x86-64 code")
+)]
 macro_rules! libc_hook {
     ($(#[$meta:meta])* $name:ident, $($asm:tt)*) => {
         $(#[$meta])*
@@ -129,5 +131,8 @@ macro_rules! libc_hook {
         }
     };
 }
-#[allow(unused_imports, reason = "see above")]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(unused_imports, reason = "the hooks are x86-64 code")
+)]
 pub(crate) use libc_hook;

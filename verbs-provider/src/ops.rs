@@ -23,7 +23,10 @@ pub fn verbs_context() -> verbs_context {
     table.query_port = Some(query_port);
     table.query_device_ex = Some(query_device_ex);
     table.sz = size_of::<verbs_context>();
-    table.context = ibv_context { ops: context_ops(table.context.ops), ..table.context };
+    table.context = ibv_context {
+        ops: context_ops(table.context.ops),
+        ..table.context
+    };
     table
 }
 

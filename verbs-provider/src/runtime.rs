@@ -61,24 +61,39 @@ impl Runtime {
 
     /// The state for a configuration and the interfaces that are up.
     pub fn with_netdevs(config: Config, netdevs: Vec<NetDevice>) -> Result<Self, InvalidValue> {
-        if let Some(name) = &config.netdev {
-            if !netdevs.iter().any(|netdev| netdev.name == *name) {
-                let up = netdevs.iter().map(|netdev| netdev.name.as_str()).collect::<Vec<_>>().join(", ");
-                return Err(InvalidValue::new("ADVERB_NETDEV", name, &format!("an interface that is up ({up})")));
-            }
+        if let Some(name) = &config.netdev
+            && !netdevs.iter().any(|netdev| netdev.name == *name)
+        {
+            let up = netdevs
+                .iter()
+                .map(|netdev| netdev.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(InvalidValue::new(
+                "ADVERB_NETDEV",
+                name,
+                &format!("an interface that is up ({up})"),
+            ));
         }
-        let owner = config.addr.and_then(|addr| netdevs.iter().position(|netdev| has_address(netdev, addr)));
+        let owner = config
+            .addr
+            .and_then(|addr| netdevs.iter().position(|netdev| has_address(netdev, addr)));
         if let (Some(addr), None) = (config.addr, owner) {
             let expected = "an address of an interface that is up";
             return Err(InvalidValue::new("ADVERB_ADDR", &addr.to_string(), expected));
         }
-        let shared = Arc::new(Shared { config, mads: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            config,
+            mads: OnceLock::new(),
+        });
         let config = &shared.config;
         let devices = (0u32..)
             .zip(netdevs)
             .filter(|(_, netdev)| config.netdev.as_ref().is_none_or(|name| netdev.name == *name))
             .map(|(index, netdev)| {
-                let addr = config.addr.filter(|_| owner.is_some_and(|owner| u32::try_from(owner) == Ok(index)));
+                let addr = config
+                    .addr
+                    .filter(|_| owner.is_some_and(|owner| u32::try_from(owner) == Ok(index)));
                 Arc::new(Device::new(index, netdev, addr, Arc::clone(&shared)))
             })
             .collect();
@@ -98,7 +113,9 @@ impl Runtime {
     /// The device with that address in its GID table, and the address's index there.
     pub fn device_for_ip(&self, ip: IpAddr) -> Option<(&Arc<Device>, u8)> {
         let gid = Gid::from_ip(ip);
-        self.devices.iter().find_map(|device| Some((device, device.gids.find(gid)?)))
+        self.devices
+            .iter()
+            .find_map(|device| Some((device, device.gids.find(gid)?)))
     }
 
     /// The NIC of the device with that address, opened now if need be; `ENODEV` when no device has it.
@@ -144,7 +161,9 @@ extern "C" fn after_fork_in_child() {
         return;
     }
     // SAFETY: cells are never freed.
-    let Some(runtime) = unsafe { &*parents }.get() else { return };
+    let Some(runtime) = unsafe { &*parents }.get() else {
+        return;
+    };
     for device in &runtime.devices {
         device.after_fork_in_child();
     }
@@ -191,7 +210,10 @@ struct LogWriter(Arc<Option<std::fs::File>>);
 
 impl io::Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        sys::write(self.0.as_ref().as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd), bytes)
+        sys::write(
+            self.0.as_ref().as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd),
+            bytes,
+        )
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -216,7 +238,10 @@ pub(crate) mod tests {
     }
 
     fn netdevs() -> Vec<NetDevice> {
-        vec![netdev("lo", 1, &["127.0.0.1", "::1"]), netdev("eth0", 4, &["10.0.0.1", "fe80::1"])]
+        vec![
+            netdev("lo", 1, &["127.0.0.1", "::1"]),
+            netdev("eth0", 4, &["10.0.0.1", "fe80::1"]),
+        ]
     }
 
     fn runtime(config: Config) -> Result<Runtime, InvalidValue> {
@@ -236,12 +261,19 @@ pub(crate) mod tests {
         let (device, index) = runtime.device_for_ip("fe80::1".parse().unwrap()).unwrap();
         assert_eq!((device.name.as_str(), index), ("adverb1", 1));
         assert!(runtime.device_for_ip("192.0.2.1".parse().unwrap()).is_none());
-        assert!(runtime.devices()[0].open_engine().is_none(), "looking at devices opens none");
+        assert!(
+            runtime.devices()[0].open_engine().is_none(),
+            "looking at devices opens none"
+        );
     }
 
     #[test]
     fn a_device_keeps_its_name_when_it_is_the_only_one() {
-        let runtime = runtime(Config { netdev: Some("eth0".to_owned()), ..Config::default() }).unwrap();
+        let runtime = runtime(Config {
+            netdev: Some("eth0".to_owned()),
+            ..Config::default()
+        })
+        .unwrap();
         assert_eq!(runtime.devices().len(), 1);
         assert_eq!(runtime.devices()[0].name, "adverb1");
     }
@@ -249,7 +281,11 @@ pub(crate) mod tests {
     #[test]
     fn an_address_limits_the_device_that_has_it() {
         let addr = "127.0.0.7".parse().unwrap();
-        let runtime = runtime(Config { addr: Some(addr), ..Config::default() }).unwrap();
+        let runtime = runtime(Config {
+            addr: Some(addr),
+            ..Config::default()
+        })
+        .unwrap();
         let lo = &runtime.devices()[0];
         assert_eq!(lo.gids.get(0), Some(Gid::from_ip(addr)));
         assert_eq!(lo.gids.iter().count(), 1);
@@ -258,10 +294,21 @@ pub(crate) mod tests {
 
     #[test]
     fn wrong_interfaces_and_addresses_are_named() {
-        let error = runtime(Config { netdev: Some("eth9".to_owned()), ..Config::default() }).unwrap_err();
-        assert_eq!(error.to_string(), "adverb: ADVERB_NETDEV=eth9: expected an interface that is up (lo, eth0)");
+        let error = runtime(Config {
+            netdev: Some("eth9".to_owned()),
+            ..Config::default()
+        })
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "adverb: ADVERB_NETDEV=eth9: expected an interface that is up (lo, eth0)"
+        );
         let addr = Some("192.0.2.1".parse().unwrap());
-        let error = runtime(Config { addr, ..Config::default() }).unwrap_err();
+        let error = runtime(Config {
+            addr,
+            ..Config::default()
+        })
+        .unwrap_err();
         assert_eq!(error.variable, "ADVERB_ADDR");
     }
 }

@@ -111,12 +111,10 @@ fn open_all() {
 }
 
 impl Host for ThisHost {
-    fn prepare(&self, command: &Command) {
+    fn prepare(&self, command: &Command, everywhere: bool) {
         match command {
-            Command::Bind { addr, .. } if !addr.ip().is_unspecified() => open(addr.ip()),
-            // A wildcard may become a listener, and its claim needs an engine's thread.
-            Command::Bind { addr, .. } if addr.port() != 0 => open_all(),
-            Command::Listen { .. } => open_all(),
+            _ if everywhere => open_all(),
+            Command::Bind { addr, .. } => open(addr.ip()),
             Command::ResolveAddr { src, dst, .. } => {
                 if let Some(src) = src.filter(|src| !src.ip().is_unspecified()) {
                     open(src.ip());
@@ -182,11 +180,18 @@ impl Environment for ThisHost {
     }
 
     fn devices(&self) -> Vec<Device> {
-        Runtime::get().devices().iter().filter_map(|device| describe(device, 0)).collect()
+        Runtime::get()
+            .devices()
+            .iter()
+            .filter_map(|device| describe(device, 0))
+            .collect()
     }
 
     fn source_for(&self, destination: SocketAddr) -> Option<IpAddr> {
-        let chosen = Runtime::get().config().addr.filter(|addr| addr.is_ipv4() == destination.is_ipv4());
+        let chosen = Runtime::get()
+            .config()
+            .addr
+            .filter(|addr| addr.is_ipv4() == destination.is_ipv4());
         let mut destination = destination;
         if destination.ip().is_unspecified() {
             destination.set_ip(match destination {
@@ -200,18 +205,31 @@ impl Environment for ThisHost {
     fn claim(&self, request: &PortRequest) -> Result<PortGuard, Errno> {
         let runtime = Runtime::get();
         // A process confined to one address leaves the others' wildcards alone.
-        let addr = if request.addr.is_unspecified() { runtime.config().addr } else { Some(request.addr) };
+        let addr = if request.addr.is_unspecified() {
+            runtime.config().addr
+        } else {
+            Some(request.addr)
+        };
         let claim = PortClaim::claim(request.space, addr, request.port)
             .map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRINUSE))?;
         let engine = addr
             .and_then(open_engine)
-            .or_else(|| runtime.devices().iter().find_map(|device| device.open_engine().cloned()))
+            .or_else(|| {
+                runtime
+                    .devices()
+                    .iter()
+                    .find_map(|device| device.open_engine().cloned())
+            })
             .ok_or(libc::ENODEV)?;
         let fd = claim.fd();
         let claim = Arc::new(Mutex::new(claim));
         let mailbox = Arc::clone(&claim);
         engine.watch(fd, Box::new(move || empty(&mailbox)));
-        Ok(Arc::new(Claimed { engine, fd, _claim: claim }))
+        Ok(Arc::new(Claimed {
+            engine,
+            fd,
+            _claim: claim,
+        }))
     }
 
     fn may_bind_privileged(&self) -> bool {

@@ -33,8 +33,9 @@ pub trait ConnectionRegistry {
 
 /// The library and the host around the connection manager.
 pub trait Host: Environment + ConnectionRegistry {
-    /// Open the NICs a command will need. Called without the core's lock.
-    fn prepare(&self, command: &Command);
+    /// Open the NICs a command will need; all of them for one that concerns every address (`everywhere`). Called without
+    /// the core's lock.
+    fn prepare(&self, command: &Command, everywhere: bool);
     /// Send a MAD. Called without the core's lock.
     fn send(&self, mad: Mad);
     /// Give a request to the process of this host that listens on the port. Called without the core's lock.
@@ -144,7 +145,11 @@ impl CmService {
         Self {
             host,
             clock: Instant::now(),
-            inner: Mutex::new(Inner { core, channels: BTreeMap::new(), descriptors: BTreeMap::new() }),
+            inner: Mutex::new(Inner {
+                core,
+                channels: BTreeMap::new(),
+                descriptors: BTreeMap::new(),
+            }),
             next: AtomicU64::new(u64::MAX),
         }
     }
@@ -164,7 +169,14 @@ impl CmService {
         let file = inner.core.open_file();
         // A descriptor of this number that was closed behind our back is gone for good.
         self.forget(&mut inner, theirs);
-        inner.channels.insert(theirs, Channel { file, ours, signalled: false });
+        inner.channels.insert(
+            theirs,
+            Channel {
+                file,
+                ours,
+                signalled: false,
+            },
+        );
         inner.descriptors.insert(file, theirs);
         self.finish(inner);
         Ok(theirs)
@@ -204,7 +216,8 @@ impl CmService {
             }
             Request::Command(command, reply) => {
                 uapi::check_room(&reply)?;
-                self.host.prepare(&command);
+                let everywhere = self.inner.lock().core.concerns_every_address(&command);
+                self.host.prepare(&command, everywhere);
                 tracing::debug!(?command, "command");
                 let mut inner = self.inner.lock();
                 let response = inner.core.command(self.now(), file, command);
@@ -247,8 +260,12 @@ impl CmService {
 
     /// Close the channels whose descriptors are gone without a `close` that we saw.
     fn sweep(&self, inner: &mut Inner) {
-        let gone: Vec<RawFd> =
-            inner.channels.iter().filter(|(_, channel)| is_hung_up(&channel.ours)).map(|(fd, _)| *fd).collect();
+        let gone: Vec<RawFd> = inner
+            .channels
+            .iter()
+            .filter(|(_, channel)| is_hung_up(&channel.ours))
+            .map(|(fd, _)| *fd)
+            .collect();
         for fd in gone {
             self.forget(inner, fd);
         }
@@ -264,7 +281,9 @@ impl CmService {
     /// After any change: bytes where they belong, the guardian told, MADs sent.
     fn finish(&self, mut inner: MutexGuard<'_, Inner>) {
         while let Some(file) = inner.core.poll_touched() {
-            let Some(&fd) = inner.descriptors.get(&file) else { continue };
+            let Some(&fd) = inner.descriptors.get(&file) else {
+                continue;
+            };
             if inner.core.has_event(file) {
                 inner.signal(fd);
             } else {
@@ -296,7 +315,9 @@ impl CmService {
 
 impl Inner {
     fn signal(&mut self, fd: RawFd) {
-        let Some(channel) = self.channels.get_mut(&fd).filter(|channel| !channel.signalled) else { return };
+        let Some(channel) = self.channels.get_mut(&fd).filter(|channel| !channel.signalled) else {
+            return;
+        };
         channel.signalled = true;
         let byte = 1u8;
         // SAFETY: one readable byte. The socket buffer is empty, so the call neither blocks nor fails for lack of room.
@@ -315,7 +336,9 @@ impl Inner {
 
     /// Take the byte back. Only from commands on this descriptor, which the hooks have just identified as ours.
     fn quieten(&mut self, fd: RawFd) {
-        let Some(channel) = self.channels.get_mut(&fd).filter(|channel| channel.signalled) else { return };
+        let Some(channel) = self.channels.get_mut(&fd).filter(|channel| channel.signalled) else {
+            return;
+        };
         channel.signalled = false;
         let mut byte = 0u8;
         // SAFETY: one writable byte; the call does not block.
@@ -345,11 +368,22 @@ fn socket_pair(nonblocking: bool) -> Result<(RawFd, OwnedFd), Errno> {
 }
 
 fn is_hung_up(ours: &OwnedFd) -> bool {
-    let mut poll = libc::pollfd { fd: ours.as_raw_fd(), events: 0, revents: 0 };
+    let mut poll = libc::pollfd {
+        fd: ours.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one pollfd, a time-out, no signal mask; the call does not block.
     let ready = unsafe {
-        libc::syscall(libc::SYS_ppoll, &raw mut poll, 1usize, &raw const now, std::ptr::null::<libc::sigset_t>(), 0usize)
+        libc::syscall(
+            libc::SYS_ppoll,
+            &raw mut poll,
+            1usize,
+            &raw const now,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
     };
     ready == 1 && poll.revents & libc::POLLHUP != 0
 }

@@ -134,11 +134,17 @@ mod tests {
         assert_ne!(device_attr.node_guid, 0);
         assert!(device_attr.max_qp_wr >= 16384 && device_attr.max_sge >= 16 && device_attr.max_cqe >= 65536);
         assert!(device_attr.max_qp_rd_atom >= 16 && device_attr.max_qp_init_rd_atom >= 16);
-        assert_eq!((device_attr.max_srq, device_attr.max_mw, device_attr.phys_port_cnt), (0, 0, 1));
+        assert_eq!(
+            (device_attr.max_srq, device_attr.max_mw, device_attr.phys_port_cnt),
+            (0, 0, 1)
+        );
         let port_attr = port(&loopback());
         assert_eq!((port_attr.state, port_attr.link_layer, port_attr.phys_state), (4, 2, 5));
         assert!(port_attr.max_msg_sz >= 1 << 30);
-        assert_eq!((port_attr.gid_tbl_len, port_attr.pkey_tbl_len, port_attr.lid), (16, 1, 0));
+        assert_eq!(
+            (port_attr.gid_tbl_len, port_attr.pkey_tbl_len, port_attr.lid),
+            (16, 1, 0)
+        );
     }
 
     #[test]

@@ -79,8 +79,11 @@ impl Device {
         }
     }
 
-    /// The NIC of this device, opened now if need be.
+    /// The NIC of this device, opened now if need be; `ENODEV` in a forked child, which has devices of its own.
     pub fn engine(self: &Arc<Self>) -> Result<Arc<Engine>, Errno> {
+        if self.is_inert() {
+            return Err(Errno::NODEV);
+        }
         if let Some(engine) = self.engine.get() {
             return Ok(Arc::clone(engine));
         }
@@ -95,6 +98,8 @@ impl Device {
             faults: config.faults.clone(),
             pcap: config.pcap.clone(),
             rcvbuf: config.rcvbuf,
+            line_rate: 0,
+            guardian: config.guardian.clone(),
             service: Arc::new(DeviceService::new(self)),
         })
         .map_err(|error| {
@@ -115,7 +120,9 @@ impl Device {
 
     /// The pointer by which applications know the device, made by `make` if this is the first question.
     pub fn handle(&self, make: impl FnOnce() -> *mut ibv_device) -> *mut ibv_device {
-        self.handle.get_or_init(|| AtomicPtr::new(make())).load(Ordering::Relaxed)
+        self.handle
+            .get_or_init(|| AtomicPtr::new(make()))
+            .load(Ordering::Relaxed)
     }
 
     /// Whether the process was forked off the one that owns this device: its NIC does nothing here.

@@ -32,7 +32,9 @@ pub struct DeviceService {
 impl DeviceService {
     /// The service for the engine of `device`.
     pub fn new(device: &Arc<Device>) -> Self {
-        Self { device: Arc::downgrade(device) }
+        Self {
+            device: Arc::downgrade(device),
+        }
     }
 
     fn with_mads<R>(&self, f: impl FnOnce(&dyn MadService, &Arc<Device>) -> R) -> Option<R> {
@@ -53,17 +55,27 @@ impl Service for DeviceService {
     fn async_event(&self, event: AsyncEvent) {
         let Some(device) = self.device.upgrade() else { return };
         tracing::debug!(device = device.name, ?event, "asynchronous event");
-        let Some(subject) = device.registry.get(event.cookie) else { return };
-        if let Subject::Qp(qp) = &subject {
-            if matches!(event.kind, AsyncEventKind::QpFatal | AsyncEventKind::QpReqErr | AsyncEventKind::QpAccessErr) {
-                qp.set_failed();
-            }
+        let Some(subject) = device.registry.get(event.cookie) else {
+            return;
+        };
+        if let Subject::Qp(qp) = &subject
+            && matches!(
+                event.kind,
+                AsyncEventKind::QpFatal | AsyncEventKind::QpReqErr | AsyncEventKind::QpAccessErr
+            )
+        {
+            qp.set_failed();
         }
         let events = match &subject {
             Subject::Cq(cq) => &cq.context_events,
             Subject::Qp(qp) => &qp.context_events,
         };
-        events.push(|| (!subject.is_closed()).then(|| AsyncRecord { kind: event.kind, subject: subject.clone() }));
+        events.push(|| {
+            (!subject.is_closed()).then(|| AsyncRecord {
+                kind: event.kind,
+                subject: subject.clone(),
+            })
+        });
     }
 
     fn mad(&self, mad: Mad) {

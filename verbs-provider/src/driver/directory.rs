@@ -24,7 +24,9 @@ impl std::fmt::Debug for QpDirectory {
 
 impl Default for QpDirectory {
     fn default() -> Self {
-        Self { leaves: (0..FANOUT).map(|_| None).collect() }
+        Self {
+            leaves: (0..FANOUT).map(|_| None).collect(),
+        }
     }
 }
 

@@ -120,7 +120,13 @@ mod tests {
     #[test]
     fn completions_of_unknown_queue_pairs_are_skipped() {
         let ring = CompletionQueue::new(4);
-        ring.write(0, &Cqe { qpn: 9, ..Cqe::default() });
+        ring.write(
+            0,
+            &Cqe {
+                qpn: 9,
+                ..Cqe::default()
+            },
+        );
         let mut poller = Poller::default();
         let mut out = [const { MaybeUninit::uninit() }; 2];
         assert_eq!(poller.drain(&ring, &mut out), 0);
@@ -152,7 +158,14 @@ mod tests {
         let wc = work_completion(&cqe, CqeFlags::GRH | CqeFlags::RECV);
         assert_eq!((wc.wr_id, wc.status, wc.qp_num, wc.vendor_err), (1, 12, 2, 0x81));
         assert_eq!((wc.byte_len, wc.wc_flags), (0, 0));
-        let wc = work_completion(&Cqe { status: 0, opcode: 128, ..cqe }, CqeFlags::GRH | CqeFlags::RECV);
+        let wc = work_completion(
+            &Cqe {
+                status: 0,
+                opcode: 128,
+                ..cqe
+            },
+            CqeFlags::GRH | CqeFlags::RECV,
+        );
         assert_eq!((wc.byte_len, wc.wc_flags, wc.opcode), (5, 1, 128));
     }
 }

@@ -34,13 +34,19 @@ impl RecvQueue {
     /// The driver side of `ring`, for `capacity` WRs at a time.
     pub fn new(ring: Arc<WorkQueue>, capacity: u32) -> Self {
         let wqe = vec![0; ring.stride()].into_boxed_slice();
-        Self { ring, capacity, retired: AtomicU32::new(0), producer: Mutex::new(Producer { index: 0, wqe }) }
+        Self {
+            ring,
+            capacity,
+            retired: AtomicU32::new(0),
+            producer: Mutex::new(Producer { index: 0, wqe }),
+        }
     }
 
     /// The completion of the oldest WQE was polled: receives complete one by one, in order.
     pub fn retire(&self) {
         // One CQ's lock is held by every caller.
-        self.retired.store(self.retired.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        self.retired
+            .store(self.retired.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
     /// The device has forgotten what was posted. Indices run on from where they are.
@@ -112,7 +118,10 @@ fn can_post(state: u8, index: u32, rq: &RecvQueue) -> Result<(), Errno> {
 /// # Safety
 /// `sg_list` has `num_sge` elements.
 unsafe fn encode(wr: &ibv_recv_wr, max_sge: u32, wqe: &mut [u8]) -> Result<usize, Errno> {
-    let num_sge = u32::try_from(wr.num_sge).ok().filter(|&count| count <= max_sge).ok_or(Errno::INVAL)?;
+    let num_sge = u32::try_from(wr.num_sge)
+        .ok()
+        .filter(|&count| count <= max_sge)
+        .ok_or(Errno::INVAL)?;
     let sges: &[ibv_sge] = if num_sge == 0 || wr.sg_list.is_null() {
         &[]
     } else {
@@ -120,12 +129,23 @@ unsafe fn encode(wr: &ibv_recv_wr, max_sge: u32, wqe: &mut [u8]) -> Result<usize
         unsafe { std::slice::from_raw_parts(wr.sg_list, num_sge as usize) }
     };
     let length = RECV_DATA_OFFSET + size_of_val(sges);
-    let (ctrl, data) =
-        wqe.get_mut(..length).ok_or(Errno::INVAL)?.split_at_mut_checked(RECV_DATA_OFFSET).ok_or(Errno::INVAL)?;
+    let (ctrl, data) = wqe
+        .get_mut(..length)
+        .ok_or(Errno::INVAL)?
+        .split_at_mut_checked(RECV_DATA_OFFSET)
+        .ok_or(Errno::INVAL)?;
     let num_sge = u32::try_from(sges.len()).map_err(|_| Errno::INVAL)?;
-    ctrl.copy_from_slice(bytemuck::bytes_of(&RecvCtrl { wr_id: wr.wr_id, num_sge, reserved: 0 }));
+    ctrl.copy_from_slice(bytemuck::bytes_of(&RecvCtrl {
+        wr_id: wr.wr_id,
+        num_sge,
+        reserved: 0,
+    }));
     for (slot, sge) in data.chunks_exact_mut(size_of::<DataSeg>()).zip(sges) {
-        slot.copy_from_slice(bytemuck::bytes_of(&DataSeg { addr: sge.addr, length: sge.length, lkey: sge.lkey }));
+        slot.copy_from_slice(bytemuck::bytes_of(&DataSeg {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey,
+        }));
     }
     Ok(length)
 }
@@ -136,9 +156,24 @@ mod tests {
 
     #[test]
     fn wqe_has_control_and_segments() {
-        let mut sges = [ibv_sge { addr: 0x1000, length: 8, lkey: 7 }, ibv_sge { addr: 0x2000, length: 16, lkey: 9 }];
-        let mut wr =
-            ibv_recv_wr { wr_id: 5, next: std::ptr::null_mut(), sg_list: sges.as_mut_ptr(), num_sge: 2 };
+        let mut sges = [
+            ibv_sge {
+                addr: 0x1000,
+                length: 8,
+                lkey: 7,
+            },
+            ibv_sge {
+                addr: 0x2000,
+                length: 16,
+                lkey: 9,
+            },
+        ];
+        let mut wr = ibv_recv_wr {
+            wr_id: 5,
+            next: std::ptr::null_mut(),
+            sg_list: sges.as_mut_ptr(),
+            num_sge: 2,
+        };
         let mut wqe = [0xffu8; 64];
         // SAFETY: `sg_list` has two elements.
         unsafe {
@@ -146,9 +181,23 @@ mod tests {
             assert_eq!(encode(&wr, 1, &mut wqe), Err(Errno::INVAL));
         }
         let ctrl: RecvCtrl = bytemuck::pod_read_unaligned(&wqe[..16]);
-        assert_eq!(ctrl, RecvCtrl { wr_id: 5, num_sge: 2, reserved: 0 });
+        assert_eq!(
+            ctrl,
+            RecvCtrl {
+                wr_id: 5,
+                num_sge: 2,
+                reserved: 0
+            }
+        );
         let second: DataSeg = bytemuck::pod_read_unaligned(&wqe[32..48]);
-        assert_eq!(second, DataSeg { addr: 0x2000, length: 16, lkey: 9 });
+        assert_eq!(
+            second,
+            DataSeg {
+                addr: 0x2000,
+                length: 16,
+                lkey: 9
+            }
+        );
         wr.num_sge = -1;
         // SAFETY: as above.
         assert_eq!(unsafe { encode(&wr, 3, &mut wqe) }, Err(Errno::INVAL));

@@ -40,7 +40,12 @@ impl SendQueue {
     /// The driver side of `ring`, for `capacity` WRs at a time.
     pub fn new(ring: Arc<WorkQueue>, capacity: u32) -> Self {
         let wqe = vec![0; ring.stride()].into_boxed_slice();
-        Self { ring, capacity, retired: AtomicU32::new(0), producer: Mutex::new(Producer { index: 0, wqe }) }
+        Self {
+            ring,
+            capacity,
+            retired: AtomicU32::new(0),
+            producer: Mutex::new(Producer { index: 0, wqe }),
+        }
     }
 
     /// A completion was polled that covers all WQEs up to `index`.
@@ -119,7 +124,10 @@ fn can_post(state: u8, index: u32, sq: &SendQueue) -> Result<(), Errno> {
 /// As for [`post_send`], for this WR.
 unsafe fn encode(qp_type: QpType, cap: &ibv_qp_cap, wr: &ibv_send_wr, wqe: &mut [u8]) -> Result<usize, Errno> {
     let opcode = opcode_for(qp_type, wr.opcode)?;
-    let num_sge = u32::try_from(wr.num_sge).ok().filter(|&count| count <= cap.max_send_sge).ok_or(Errno::INVAL)?;
+    let num_sge = u32::try_from(wr.num_sge)
+        .ok()
+        .filter(|&count| count <= cap.max_send_sge)
+        .ok_or(Errno::INVAL)?;
     let sges: &[ibv_sge] = if num_sge == 0 || wr.sg_list.is_null() {
         &[]
     } else {
@@ -146,7 +154,11 @@ unsafe fn encode(qp_type: QpType, cap: &ibv_qp_cap, wr: &ibv_send_wr, wqe: &mut 
     let ctrl = SendCtrl {
         opcode: opcode as u8,
         flags: WqeFlags::from_bits_truncate(wr.send_flags.to_le_bytes()[0]).bits(),
-        num_sge: if inline { 0 } else { u8::try_from(sges.len()).map_err(|_| Errno::INVAL)? },
+        num_sge: if inline {
+            0
+        } else {
+            u8::try_from(sges.len()).map_err(|_| Errno::INVAL)?
+        },
         reserved: 0,
         // SAFETY: both members of the union are 32-bit integers.
         imm: unsafe { wr.imm.imm_data },
@@ -159,12 +171,29 @@ unsafe fn encode(qp_type: QpType, cap: &ibv_qp_cap, wr: &ibv_send_wr, wqe: &mut 
             let ud = unsafe { wr.wr.ud };
             // SAFETY: the caller's promise: null, or an AH that is alive.
             let ah = unsafe { ud.ah.as_ref() }.ok_or(Errno::INVAL)?.handle;
-            put(wqe, 16, &UdSeg { ah, qpn: ud.remote_qpn, qkey: ud.remote_qkey, inline_len })?;
+            put(
+                wqe,
+                16,
+                &UdSeg {
+                    ah,
+                    qpn: ud.remote_qpn,
+                    qkey: ud.remote_qkey,
+                    inline_len,
+                },
+            )?;
         }
         QpType::Rc | QpType::Uc if opcode.is_atomic() => {
             // SAFETY: every member of the union is plain data, and this one is filled in for atomics.
             let atomic = unsafe { wr.wr.atomic };
-            put(wqe, 16, &RemoteSeg { addr: atomic.remote_addr, rkey: atomic.rkey, inline_len: 0 })?;
+            put(
+                wqe,
+                16,
+                &RemoteSeg {
+                    addr: atomic.remote_addr,
+                    rkey: atomic.rkey,
+                    inline_len: 0,
+                },
+            )?;
             let (swap_add, compare) = match opcode {
                 WrOpcode::CmpSwap => (atomic.swap, atomic.compare_add),
                 _ => (atomic.compare_add, 0),
@@ -174,7 +203,15 @@ unsafe fn encode(qp_type: QpType, cap: &ibv_qp_cap, wr: &ibv_send_wr, wqe: &mut 
         QpType::Rc | QpType::Uc => {
             // SAFETY: every member of the union is plain data; for a SEND nobody looks at this one's values.
             let rdma = unsafe { wr.wr.rdma };
-            put(wqe, 16, &RemoteSeg { addr: rdma.remote_addr, rkey: rdma.rkey, inline_len })?;
+            put(
+                wqe,
+                16,
+                &RemoteSeg {
+                    addr: rdma.remote_addr,
+                    rkey: rdma.rkey,
+                    inline_len,
+                },
+            )?;
         }
     }
     debug_assert!(data_end >= data_at);
@@ -183,7 +220,10 @@ unsafe fn encode(qp_type: QpType, cap: &ibv_qp_cap, wr: &ibv_send_wr, wqe: &mut 
 
 /// The opcode of that value if the transport has it.
 fn opcode_for(qp_type: QpType, value: u32) -> Result<WrOpcode, Errno> {
-    let opcode = u8::try_from(value).ok().and_then(WrOpcode::from_u8).ok_or(Errno::INVAL)?;
+    let opcode = u8::try_from(value)
+        .ok()
+        .and_then(WrOpcode::from_u8)
+        .ok_or(Errno::INVAL)?;
     match (qp_type, opcode) {
         (_, WrOpcode::Send | WrOpcode::SendImm)
         | (QpType::Rc | QpType::Uc, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteImm)
@@ -195,7 +235,9 @@ fn opcode_for(qp_type: QpType, value: u32) -> Result<WrOpcode, Errno> {
 
 fn put<T: bytemuck::Pod>(wqe: &mut [u8], at: usize, segment: &T) -> Result<(), Errno> {
     let range: Range<usize> = at..at + size_of::<T>();
-    wqe.get_mut(range).ok_or(Errno::INVAL)?.copy_from_slice(bytemuck::bytes_of(segment));
+    wqe.get_mut(range)
+        .ok_or(Errno::INVAL)?
+        .copy_from_slice(bytemuck::bytes_of(segment));
     Ok(())
 }
 
@@ -203,7 +245,15 @@ fn put<T: bytemuck::Pod>(wqe: &mut [u8], at: usize, segment: &T) -> Result<(), E
 fn put_segments(wqe: &mut [u8], at: usize, sges: &[ibv_sge]) -> Result<usize, Errno> {
     let mut end = at;
     for sge in sges {
-        put(wqe, end, &DataSeg { addr: sge.addr, length: sge.length, lkey: sge.lkey })?;
+        put(
+            wqe,
+            end,
+            &DataSeg {
+                addr: sge.addr,
+                length: sge.length,
+                lkey: sge.lkey,
+            },
+        )?;
         end += size_of::<DataSeg>();
     }
     Ok(end)
@@ -217,7 +267,10 @@ unsafe fn put_inline(wqe: &mut [u8], sges: &[ibv_sge], limit: u32) -> Result<u32
     let mut length = 0u32;
     for sge in sges {
         let start = DATA_OFFSET + length as usize;
-        length = length.checked_add(sge.length).filter(|&length| length <= limit).ok_or(Errno::INVAL)?;
+        length = length
+            .checked_add(sge.length)
+            .filter(|&length| length <= limit)
+            .ok_or(Errno::INVAL)?;
         let target = wqe.get_mut(start..DATA_OFFSET + length as usize).ok_or(Errno::INVAL)?;
         let source = usize::try_from(sge.addr).map_err(|_| Errno::INVAL)?;
         if !target.is_empty() {

@@ -66,8 +66,15 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Err
     // SAFETY: the caller's promise; the member read does not change.
     let (domain, context) = unsafe { (handle::borrow::<Pd>(pd)?, (*pd).context) };
     let core = AhCore::create(&domain.core, attr)?;
-    let public = ibv_ah { context, pd, handle: core.id };
-    Ok(handle::into_raw(Box::new(Ah { public: UnsafeCell::new(public), core })))
+    let public = ibv_ah {
+        context,
+        pd,
+        handle: core.id,
+    };
+    Ok(handle::into_raw(Box::new(Ah {
+        public: UnsafeCell::new(public),
+        core,
+    })))
 }
 
 /// # Safety
@@ -85,11 +92,19 @@ unsafe fn from_wc(
     }
     if wc.wc_flags & IBV_WC_GRH == 0 {
         // Not global: of use on other link layers only.
-        let vector = nic_model::host_if::AddressVector { port_num, dlid: wc.slid, sl: wc.sl, ..Default::default() };
+        let vector = nic_model::host_if::AddressVector {
+            port_num,
+            dlid: wc.slid,
+            sl: wc.sl,
+            ..Default::default()
+        };
         return Ok(address::ah_attr(&vector));
     }
     // SAFETY: the caller's promise: the completion has a GRH, so its 40 bytes are readable.
     let area = unsafe { grh.cast::<[u8; GRH_LEN]>().as_ref() }.ok_or(Errno::INVAL)?;
     let vector = reply_address(area, &device.gids)?;
-    Ok(address::ah_attr(&nic_model::host_if::AddressVector { sl: wc.sl, ..vector }))
+    Ok(address::ah_attr(&nic_model::host_if::AddressVector {
+        sl: wc.sl,
+        ..vector
+    }))
 }

@@ -86,6 +86,10 @@ entry! {
     }
 
     /// Takes the event whose token was read: 0, or 1 if it is gone and another token has to be read.
+    ///
+    /// # Safety
+    /// As for `ibv_get_cq_event`, into which it must not be inlined: it has things to clean up.
+    #[inline(never)]
     fn take_cq_event(
         channel: *mut ibv_comp_channel,
         cq: *mut *mut ibv_cq,

@@ -34,7 +34,10 @@ fn descriptor_is_the_applications_to_configure() {
     let channel = TestChannel::new();
     // SAFETY: fcntl with these commands takes no pointers.
     unsafe {
-        assert_eq!(libc::fcntl(channel.fd(), libc::F_GETFD) & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        assert_eq!(
+            libc::fcntl(channel.fd(), libc::F_GETFD) & libc::FD_CLOEXEC,
+            libc::FD_CLOEXEC
+        );
         let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
         assert_eq!(libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK), 0);
     }
@@ -56,8 +59,9 @@ fn a_channel_in_use_is_not_destroyed() {
 /// Waits for an event as an application written in C would: without anything on the stack to clean up, hence without
 /// any call but the one.
 extern "C" fn wait_for_event(channel: *mut c_void) -> *mut c_void {
-    let mut cq = 0usize as *mut ibv_cq;
-    let mut context = 0usize as *mut c_void;
+    const NO_CQ: *mut ibv_cq = std::ptr::null_mut();
+    const NO_CONTEXT: *mut c_void = std::ptr::null_mut();
+    let (mut cq, mut context) = (NO_CQ, NO_CONTEXT);
     // SAFETY: the test keeps the channel alive until the thread has ended.
     unsafe { ibv_get_cq_event(channel as *mut ibv_comp_channel, &raw mut cq, &raw mut context) };
     context
@@ -74,8 +78,12 @@ fn a_thread_waiting_for_an_event_can_be_cancelled() {
     let mut result = std::ptr::null_mut();
     // SAFETY: valid arguments; the thread uses only the channel, which outlives it.
     unsafe {
-        let created =
-            libc::pthread_create(&raw mut thread, std::ptr::null(), wait_for_event, channel.0.cast::<c_void>());
+        let created = libc::pthread_create(
+            &raw mut thread,
+            std::ptr::null(),
+            wait_for_event,
+            channel.0.cast::<c_void>(),
+        );
         assert_eq!(created, 0);
         // Let it get into `read`, if there is time; that is the next cancellation point in any case.
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -56,8 +56,11 @@ entry! {
     /// # Safety
     /// `device` came from a device list.
     fn ibv_get_device_name(device: *mut ibv_device) -> Ptr<c_char> {
+        if device.is_null() {
+            return Err(Errno::INVAL);
+        }
         // SAFETY: the caller vouches for it.
-        unsafe { device.is_null().then_some(Err(Errno::INVAL)).unwrap_or_else(|| Ok((&raw mut (*device).name).cast())) }
+        Ok(unsafe { &raw mut (*device).name }.cast())
     }
 
     /// Node GUID of a device.
@@ -311,7 +314,11 @@ fn check_port(port: u32) -> Result<(), Errno> {
 unsafe fn table_entry(context: *mut ibv_context, port: u32, index: u32) -> Result<Gid, Errno> {
     check_port(port)?;
     // SAFETY: the caller's promise.
-    unsafe { context_core(context) }?.device.gids.get(index).ok_or(Errno::INVAL)
+    unsafe { context_core(context) }?
+        .device
+        .gids
+        .get(index)
+        .ok_or(Errno::INVAL)
 }
 
 fn gid_entry(device: &Device, index: u32, gid: Gid) -> ibv_gid_entry {

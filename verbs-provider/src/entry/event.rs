@@ -17,10 +17,11 @@ use std::ffi::{c_int, c_void};
 #[inline(never)]
 pub(crate) extern "C" fn take_token(fd: c_int) -> bool {
     const TOKEN: usize = size_of::<u64>();
+    const WHOLE: isize = TOKEN.cast_signed();
     let mut token = 0u64;
     // SAFETY: `token` is eight writable bytes.
     let read = unsafe { libc::read(fd, &raw mut token as *mut c_void, TOKEN) };
-    read == TOKEN as isize
+    read == WHOLE
 }
 
 entry! {
@@ -50,6 +51,10 @@ entry! {
     }
 
     /// Takes the event whose token was read: 0, or 1 if it is gone and another token has to be read.
+    ///
+    /// # Safety
+    /// As for `ibv_get_async_event`, into which it must not be inlined: it has things to clean up.
+    #[inline(never)]
     fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> MinusOne {
         // SAFETY: the promise made to `ibv_get_async_event`.
         unsafe {

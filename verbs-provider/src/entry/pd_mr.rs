@@ -96,9 +96,26 @@ unsafe fn register(
 ) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: the caller vouches for it.
     let domain = unsafe { handle::borrow::<Pd>(pd) }?;
-    let core = MrCore::register(&domain.core, addr.expose_provenance() as u64, length as u64, iova, access)?;
+    let core = MrCore::register(
+        &domain.core,
+        addr.expose_provenance() as u64,
+        length as u64,
+        iova,
+        access,
+    )?;
     // SAFETY: a PD that is alive; the member does not change.
     let context = unsafe { (*pd).context };
-    let public = ibv_mr { context, pd, addr, length, handle: core.lkey, lkey: core.lkey, rkey: core.rkey };
-    Ok(handle::into_raw(Box::new(Mr { public: UnsafeCell::new(public), core })))
+    let public = ibv_mr {
+        context,
+        pd,
+        addr,
+        length,
+        handle: core.lkey,
+        lkey: core.lkey,
+        rkey: core.rkey,
+    };
+    Ok(handle::into_raw(Box::new(Mr {
+        public: UnsafeCell::new(public),
+        core,
+    })))
 }

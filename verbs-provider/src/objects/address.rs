@@ -77,7 +77,11 @@ mod tests {
 
     #[test]
     fn addresses_without_grh_or_port_are_refused() {
-        let good = ah_attr(&AddressVector { is_global: true, port_num: 1, ..AddressVector::default() });
+        let good = ah_attr(&AddressVector {
+            is_global: true,
+            port_num: 1,
+            ..AddressVector::default()
+        });
         assert!(address_vector(&good).is_ok());
         assert!(address_vector(&ibv_ah_attr { is_global: 0, ..good }).is_err());
         assert!(address_vector(&ibv_ah_attr { port_num: 0, ..good }).is_err());

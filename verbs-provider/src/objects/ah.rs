@@ -38,13 +38,19 @@ impl AhCore {
         if pd.device.gids.get(av.sgid_index.into()).is_none_or(Gid::is_zero) {
             return Err(Errno::INVAL);
         }
-        let id = id_of(&pd.engine.command(Command::CreateAh { pd: pd.id, av }).map_err(errno_of)?)?;
+        let id = id_of(
+            &pd.engine
+                .command(Command::CreateAh { pd: pd.id, av })
+                .map_err(errno_of)?,
+        )?;
         Ok(Self { id, pd: pd.clone() })
     }
 
     /// Destroy it.
     pub fn destroy(&self) -> Result<(), Errno> {
-        self.pd.device.release(&self.pd.engine, Command::DestroyAh { ah: self.id })
+        self.pd
+            .device
+            .release(&self.pd.engine, Command::DestroyAh { ah: self.id })
     }
 }
 
@@ -80,7 +86,10 @@ pub fn reply_address(grh: &[u8; GRH_LEN], gids: &GidTable) -> Result<AddressVect
 
 fn ipv4_header(grh: &[u8; GRH_LEN]) -> Option<&[u8]> {
     let header = &grh[20..];
-    let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let sum: u32 = header
+        .chunks_exact(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let is_v6 = grh[0] >> 4 == 6;
     (header[0] == 0x45 && (folded & 0xffff) + (folded >> 16) == 0xffff && !is_v6).then_some(header)
@@ -104,7 +113,10 @@ mod tests {
         area[26..30].copy_from_slice(&[0x40, 0, 63, 17]);
         area[32..36].copy_from_slice(&PEER);
         area[36..40].copy_from_slice(&OWN);
-        let sum: u32 = area[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        let sum: u32 = area[20..]
+            .chunks(2)
+            .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
+            .sum();
         let folded = (sum & 0xffff) + (sum >> 16);
         let checksum = !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap();
         area[30..32].copy_from_slice(&checksum.to_be_bytes());
@@ -115,7 +127,10 @@ mod tests {
     fn ipv4_headers_are_told_by_their_checksum() {
         let av = reply_address(&ipv4_area(), &gids()).unwrap();
         assert_eq!(av.dgid, Gid::from_ip(Ipv4Addr::from(PEER).into()));
-        assert_eq!((av.sgid_index, av.hop_limit, av.traffic_class, av.port_num), (1, 63, 104, 1));
+        assert_eq!(
+            (av.sgid_index, av.hop_limit, av.traffic_class, av.port_num),
+            (1, 63, 104, 1)
+        );
         assert!(av.is_global);
         let mut broken = ipv4_area();
         broken[30] ^= 1;

@@ -28,9 +28,19 @@ pub struct Channel {
 impl Channel {
     /// A channel without CQs, of the context `context`.
     pub fn new(context: *mut ibv_context) -> Result<Self, Errno> {
-        let core = ChannelCore { events: EventQueue::new()?, users: AtomicUsize::new(0) };
-        let public = ibv_comp_channel { context, fd: core.events.raw_fd(), refcnt: 0 };
-        Ok(Self { public: UnsafeCell::new(public), core: Arc::new(core) })
+        let core = ChannelCore {
+            events: EventQueue::new()?,
+            users: AtomicUsize::new(0),
+        };
+        let public = ibv_comp_channel {
+            context,
+            fd: core.events.raw_fd(),
+            refcnt: 0,
+        };
+        Ok(Self {
+            public: UnsafeCell::new(public),
+            core: Arc::new(core),
+        })
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::events::EventQueue;
 use super::sys;
-use crate::abi::verbs::{
-    VERBS_ABI_IS_EXTENDED, ibv_async_event, ibv_async_event_element, ibv_device, verbs_context,
-};
+use crate::abi::verbs::{VERBS_ABI_IS_EXTENDED, ibv_async_event, ibv_async_event_element, ibv_device, verbs_context};
 use crate::boundary::Errno;
 use crate::device::Device;
 use crate::device::registry::Subject;
@@ -65,7 +63,10 @@ impl Context {
         public.context.async_fd = core.events.raw_fd();
         public.context.num_comp_vectors = core.completion_vectors;
         public.context.abi_compat = VERBS_ABI_IS_EXTENDED;
-        Ok(Self { public: UnsafeCell::new(public), core: Arc::new(core) })
+        Ok(Self {
+            public: UnsafeCell::new(public),
+            core: Arc::new(core),
+        })
     }
 }
 
@@ -83,7 +84,10 @@ impl ContextCore {
                     ibv_async_event_element { qp: qp.handle() }
                 }
             };
-            ibv_async_event { element, event_type: record.kind as u32 }
+            ibv_async_event {
+                element,
+                event_type: record.kind as u32,
+            }
         })
     }
 }

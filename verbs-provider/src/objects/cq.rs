@@ -67,7 +67,11 @@ impl CqCore {
         let engine = device.engine()?;
         let ring = Arc::new(CompletionQueue::new(cqe));
         let cookie = device.registry.reserve();
-        let command = Command::CreateCq { ring: Arc::clone(&ring), cqe, cookie };
+        let command = Command::CreateCq {
+            ring: Arc::clone(&ring),
+            cqe,
+            cookie,
+        };
         let id = id_of(&engine.command(command).map_err(errno_of)?)?;
         if let Some(channel) = &channel {
             channel.attach();
@@ -107,8 +111,10 @@ impl CqCore {
             channel.events.retract(close, |cq| Arc::ptr_eq(cq, self));
             self.completion_events.wait_until_settled();
         }
-        self.context_events
-            .retract(close, |record| matches!(&record.subject, Subject::Cq(cq) if Arc::ptr_eq(cq, self)));
+        self.context_events.retract(
+            close,
+            |record| matches!(&record.subject, Subject::Cq(cq) if Arc::ptr_eq(cq, self)),
+        );
         self.async_events.wait_until_settled();
         Ok(())
     }

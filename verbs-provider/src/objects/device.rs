@@ -34,6 +34,10 @@ impl DeviceObject {
             ibdev_path: c_string(&format!("{CLASS_DIRECTORY}{}", device.name)),
             ..empty
         };
-        Self { public: UnsafeCell::new(public), tail: [0; DEVICE_TAIL_ZEROS], core: device }
+        Self {
+            public: UnsafeCell::new(public),
+            tail: [0; DEVICE_TAIL_ZEROS],
+            core: device,
+        }
     }
 }

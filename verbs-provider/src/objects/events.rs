@@ -25,7 +25,10 @@ pub struct EventQueue<T> {
 impl<T> EventQueue<T> {
     /// An empty queue with a descriptor of its own.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { fd: sys::semaphore()?, waiting: Mutex::new(VecDeque::new()) })
+        Ok(Self {
+            fd: sys::semaphore()?,
+            waiting: Mutex::new(VecDeque::new()),
+        })
     }
 
     /// The descriptor an application polls and reads.
@@ -111,7 +114,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn readable(fd: RawFd) -> bool {
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: `poll` is one valid entry.
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
     }

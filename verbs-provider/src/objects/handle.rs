@@ -121,8 +121,11 @@ mod tests {
 
     #[test]
     fn pointers_go_out_and_come_back() {
-        let pointer =
-            into_raw(Box::new(Object { before: 1, public: UnsafeCell::new(2), after: "three".to_owned() }));
+        let pointer = into_raw(Box::new(Object {
+            before: 1,
+            public: UnsafeCell::new(2),
+            after: "three".to_owned(),
+        }));
         // SAFETY: the pointer is from `into_raw` and taken back once.
         unsafe {
             assert_eq!(*pointer, 2);

@@ -18,7 +18,10 @@ pub fn is_mapped(addr: u64, length: u64, writable: bool) -> bool {
         return true;
     }
     let page = sys::page_size();
-    let Some(end) = addr.checked_add(length).and_then(|end| end.checked_next_multiple_of(page)) else {
+    let Some(end) = addr
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(page))
+    else {
         return false;
     };
     let start = addr - addr % page;
@@ -42,7 +45,9 @@ pub fn is_mapped(addr: u64, length: u64, writable: bool) -> bool {
 fn covers(maps: &str, start: u64, end: u64, writable: bool) -> bool {
     let mut reached = start;
     for line in maps.lines() {
-        let Some((from, to, protection)) = mapping(line) else { continue };
+        let Some((from, to, protection)) = mapping(line) else {
+            continue;
+        };
         if to <= reached {
             continue;
         }
@@ -60,7 +65,11 @@ fn covers(maps: &str, start: u64, end: u64, writable: bool) -> bool {
 fn mapping(line: &str) -> Option<(u64, u64, &str)> {
     let mut fields = line.split_ascii_whitespace();
     let (from, to) = fields.next()?.split_once('-')?;
-    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, fields.next()?))
+    Some((
+        u64::from_str_radix(from, 16).ok()?,
+        u64::from_str_radix(to, 16).ok()?,
+        fields.next()?,
+    ))
 }
 
 #[cfg(test)]

@@ -41,16 +41,28 @@ impl MrCore {
         if !mapping::is_mapped(addr, length, access.contains(Access::LOCAL_WRITE)) {
             return Err(Errno::FAULT);
         }
-        let command = Command::RegMr { pd: pd.id, addr, length, iova, access };
+        let command = Command::RegMr {
+            pd: pd.id,
+            addr,
+            length,
+            iova,
+            access,
+        };
         match pd.engine.command(command).map_err(errno_of)? {
-            Reply::Keys { lkey, rkey } => Ok(Self { pd: pd.clone(), lkey, rkey }),
+            Reply::Keys { lkey, rkey } => Ok(Self {
+                pd: pd.clone(),
+                lkey,
+                rkey,
+            }),
             _ => Err(Errno::IO),
         }
     }
 
     /// Deregister it.
     pub fn deregister(&self) -> Result<(), Errno> {
-        self.pd.device.release(&self.pd.engine, Command::DeregMr { lkey: self.lkey })
+        self.pd
+            .device
+            .release(&self.pd.engine, Command::DeregMr { lkey: self.lkey })
     }
 }
 
@@ -89,7 +101,10 @@ mod tests {
         assert_eq!(access(relaxed.bits() | 1 << 29), Ok(Access::LOCAL_WRITE));
         assert_eq!(access(1 << 8), Err(Errno::INVAL));
         assert_eq!(access(1 << 30), Err(Errno::INVAL));
-        assert_eq!(access((Access::LOCAL_WRITE | Access::HUGETLB).bits()), Ok(Access::LOCAL_WRITE));
+        assert_eq!(
+            access((Access::LOCAL_WRITE | Access::HUGETLB).bits()),
+            Ok(Access::LOCAL_WRITE)
+        );
         assert_eq!(access(Access::ON_DEMAND.bits()), Err(Errno::OPNOTSUPP));
     }
 }

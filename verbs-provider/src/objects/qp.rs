@@ -82,7 +82,13 @@ pub struct Qp {
 impl QpCore {
     /// A QP of `pd` in `context`.
     pub fn create(context: &ContextCore, pd: &PdCore, request: QpRequest) -> Result<Arc<Self>, Errno> {
-        let QpRequest { qp_type, send_cq, recv_cq, cap, sq_sig_all } = request;
+        let QpRequest {
+            qp_type,
+            send_cq,
+            recv_cq,
+            cap,
+            sq_sig_all,
+        } = request;
         let qp_type = match qp_type {
             IBV_QPT_RC => QpType::Rc,
             IBV_QPT_UD => QpType::Ud,
@@ -144,7 +150,11 @@ impl QpCore {
 
     /// Change attributes or state.
     pub fn modify(&self, attr: QpAttr, mask: QpAttrMask) -> Result<(), Errno> {
-        let command = Command::ModifyQp { qpn: self.qpn, attr, mask };
+        let command = Command::ModifyQp {
+            qpn: self.qpn,
+            attr,
+            mask,
+        };
         self.engine.command(command).map_err(errno_of)?;
         if mask.contains(QpAttrMask::STATE) {
             if attr.qp_state == QpState::Reset {
@@ -158,7 +168,11 @@ impl QpCore {
 
     /// The attributes on the device.
     pub fn query(&self) -> Result<QpAttr, Errno> {
-        match self.engine.command(Command::QueryQp { qpn: self.qpn }).map_err(errno_of)? {
+        match self
+            .engine
+            .command(Command::QueryQp { qpn: self.qpn })
+            .map_err(errno_of)?
+        {
             Reply::Qp(attr) => Ok(*attr),
             _ => Err(Errno::IO),
         }
@@ -166,7 +180,8 @@ impl QpCore {
 
     /// Destroy the QP and every trace of it in its CQs; waits until the application has acknowledged its events.
     pub fn destroy(self: &Arc<Self>) -> Result<(), Errno> {
-        self.device.release(&self.engine, Command::DestroyQp { qpn: self.qpn })?;
+        self.device
+            .release(&self.engine, Command::DestroyQp { qpn: self.qpn })?;
         if self.device.is_inert() {
             return Ok(());
         }
@@ -241,7 +256,9 @@ fn granted(mut cap: ibv_qp_cap, limits: &DeviceCaps) -> Result<(ibv_qp_cap, usiz
         return Err(Errno::INVAL);
     }
     let stride = send_stride(cap.max_send_sge, cap.max_inline_data);
-    cap.max_inline_data = u32::try_from(inline_capacity(stride)).unwrap_or(0).min(limits.max_inline);
+    cap.max_inline_data = u32::try_from(inline_capacity(stride))
+        .unwrap_or(0)
+        .min(limits.max_inline);
     Ok((cap, stride))
 }
 
@@ -250,7 +267,13 @@ mod tests {
     use super::*;
 
     fn cap(max_send_wr: u32, max_send_sge: u32, max_inline_data: u32) -> ibv_qp_cap {
-        ibv_qp_cap { max_send_wr, max_recv_wr: 1, max_send_sge, max_recv_sge: 1, max_inline_data }
+        ibv_qp_cap {
+            max_send_wr,
+            max_recv_wr: 1,
+            max_send_sge,
+            max_recv_sge: 1,
+            max_inline_data,
+        }
     }
 
     #[test]
@@ -272,8 +295,14 @@ mod tests {
             cap(limits.max_qp_wr + 1, 1, 0),
             cap(1, limits.max_sge + 1, 0),
             cap(1, 1, limits.max_inline + 1),
-            ibv_qp_cap { max_recv_wr: limits.max_qp_wr + 1, ..cap(1, 1, 0) },
-            ibv_qp_cap { max_recv_sge: limits.max_sge + 1, ..cap(1, 1, 0) },
+            ibv_qp_cap {
+                max_recv_wr: limits.max_qp_wr + 1,
+                ..cap(1, 1, 0)
+            },
+            ibv_qp_cap {
+                max_recv_sge: limits.max_sge + 1,
+                ..cap(1, 1, 0)
+            },
         ] {
             assert_eq!(granted(wrong, &limits).err(), Some(Errno::INVAL));
         }

@@ -89,8 +89,13 @@ pub fn to_c(attr: &QpAttr, cap: ibv_qp_cap) -> ibv_qp_attr {
 mod tests {
     use super::*;
 
-    const CAP: ibv_qp_cap =
-        ibv_qp_cap { max_send_wr: 1, max_recv_wr: 2, max_send_sge: 3, max_recv_sge: 4, max_inline_data: 5 };
+    const CAP: ibv_qp_cap = ibv_qp_cap {
+        max_send_wr: 1,
+        max_recv_wr: 2,
+        max_send_sge: 3,
+        max_recv_sge: 4,
+        max_inline_data: 5,
+    };
 
     #[test]
     fn conversion_is_lossless() {
@@ -103,7 +108,11 @@ mod tests {
             sq_psn: 2,
             dest_qp_num: 3,
             access: Access::REMOTE_READ | Access::REMOTE_WRITE,
-            ah: nic_model::host_if::AddressVector { is_global: true, port_num: 1, ..Default::default() },
+            ah: nic_model::host_if::AddressVector {
+                is_global: true,
+                port_num: 1,
+                ..Default::default()
+            },
             max_rd_atomic: 4,
             max_dest_rd_atomic: 5,
             min_rnr_timer: 12,

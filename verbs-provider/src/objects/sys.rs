@@ -33,11 +33,24 @@ pub fn post_token(fd: RawFd) {
 /// or a reader was faster, the reader finds no event for its token and reads again.
 pub fn take_token(fd: RawFd) {
     let mut token = 0u64;
-    let buffer = libc::iovec { iov_base: (&raw mut token).cast(), iov_len: size_of::<u64>() };
+    let buffer = libc::iovec {
+        iov_base: (&raw mut token).cast(),
+        iov_len: size_of::<u64>(),
+    };
     // Offset -1 is "no position", split over two arguments.
     let offset: libc::c_long = -1;
     // SAFETY: `buffer` describes eight writable bytes that outlive the call.
-    unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const buffer, 1, offset, offset, libc::RWF_NOWAIT) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_preadv2,
+            fd,
+            &raw const buffer,
+            1,
+            offset,
+            offset,
+            libc::RWF_NOWAIT,
+        )
+    };
 }
 
 /// Write `bytes` to a descriptor, as far as it takes them.
@@ -56,7 +69,11 @@ pub fn page_size() -> u64 {
 
 /// Fault in `length` bytes of whole pages at `start`, for writing or for reading; the error is the errno.
 pub fn populate(start: u64, length: u64, writable: bool) -> Result<(), i32> {
-    let advice = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let advice = if writable {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
     let (Ok(address), Ok(length)) = (usize::try_from(start), usize::try_from(length)) else {
         return Err(libc::ENOMEM);
     };

@@ -24,9 +24,11 @@ impl Core {
                 Transition::Answer(Again::Mra) => self.send_mra(comm_id, MessageKind::Req),
                 Transition::Answer(Again::Rep) => self.send_again(comm_id),
                 Transition::Answer(Again::Rej) => {
-                    let refused = self.connections.get(comm_id).and_then(|c| c.sent.as_ref()).is_some_and(|sent| {
-                        MadHeader::parse(&sent[..]).is_some_and(|header| header.attr_id == REJ)
-                    });
+                    let refused = self
+                        .connections
+                        .get(comm_id)
+                        .and_then(|c| c.sent.as_ref())
+                        .is_some_and(|sent| MadHeader::parse(&sent[..]).is_some_and(|header| header.attr_id == REJ));
                     if refused {
                         self.send_again(comm_id);
                     } else {
@@ -53,7 +55,11 @@ impl Core {
             return Received::Taken;
         };
         let Some(listener) = self.ports.listener(space, prefix.dst, port) else {
-            return Received::NoListener { space: space.0, to: prefix.dst, port };
+            return Received::NoListener {
+                space: space.0,
+                to: prefix.dst,
+                port,
+            };
         };
         self.new_request(mad, header, req, &prefix, listener, port);
         Received::Taken
@@ -68,7 +74,9 @@ impl Core {
         listener_handle: u32,
         port: u16,
     ) {
-        let Some(listener) = self.ids.get_mut(listener_handle) else { return };
+        let Some(listener) = self.ids.get_mut(listener_handle) else {
+            return;
+        };
         let wanted = match req.transport() {
             Transport::Rc => qp_type::RC,
             Transport::Uc => qp_type::UC,
@@ -110,7 +118,10 @@ impl Core {
         child.reuse = reuse;
         let Some(handle) = self.ids.insert(child) else { return };
         let comm_id = self.new_comm_id(&device);
-        let ece = Ece { vendor_id: req.vendor_id, attr_mod: header.attr_mod };
+        let ece = Ece {
+            vendor_id: req.vendor_id,
+            attr_mod: header.attr_mod,
+        };
         let connection = Connection {
             state: State::Idle,
             owner: Some(handle),
@@ -154,7 +165,14 @@ impl Core {
             retry_count: req.retry_count,
             rnr_retry_count: req.rnr_retry_count,
         };
-        self.announce(file, listener_handle, uid, handle, Param::Connection(Box::new(param)), ece);
+        self.announce(
+            file,
+            listener_handle,
+            uid,
+            handle,
+            Param::Connection(Box::new(param)),
+            ece,
+        );
     }
 
     /// Queue a connection request of a listener.
@@ -170,8 +188,22 @@ impl Core {
         if let Some(listener) = self.ids.get_mut(listener) {
             listener.room = listener.room.saturating_sub(1);
         }
-        let event = Report { uid, id: child, kind: EventKind::ConnectRequest, status: 0, param, ece };
-        self.push(file, Queued { event, owner: listener, group: None });
+        let event = Report {
+            uid,
+            id: child,
+            kind: EventKind::ConnectRequest,
+            status: 0,
+            param,
+            ece,
+        };
+        self.push(
+            file,
+            Queued {
+                event,
+                owner: listener,
+                group: None,
+            },
+        );
     }
 
     /// ACCEPT: with parameters the passive side's REP or the answer to a datagram request, without the active side's RTU.
@@ -256,7 +288,9 @@ impl Core {
     /// NOTIFY: data came before the RTU.
     pub(super) fn notify(&mut self, handle: u32, event: u32) -> Result<Response, Errno> {
         let id = self.ids.get(handle).ok_or(libc::ENOENT)?;
-        let Endpoint::Connection(comm_id) = id.endpoint else { return Err(libc::EINVAL) };
+        let Endpoint::Connection(comm_id) = id.endpoint else {
+            return Err(libc::EINVAL);
+        };
         match event {
             COMM_EST => match self.step(comm_id, Event::Notify) {
                 Transition::Go(_) => {

@@ -88,23 +88,76 @@ pub enum IdOption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the members are those of the commands in rdma_user_cm.h")]
 pub enum Command {
-    CreateId { uid: u64, space: PortSpace, qp_type: u8 },
-    DestroyId { id: u32 },
-    Bind { id: u32, addr: SocketAddr },
-    ResolveAddr { id: u32, src: Option<SocketAddr>, dst: SocketAddr },
-    ResolveRoute { id: u32 },
-    Query { id: u32 },
-    Connect { id: u32, param: ConnParam, ece: Ece },
-    Listen { id: u32, backlog: u32 },
-    Accept { id: u32, uid: u64, param: Option<ConnParam>, ece: Ece },
-    Reject { id: u32, reason: u8, private_data: Vec<u8> },
-    Disconnect { id: u32 },
-    InitQpAttr { id: u32, qp_state: u32 },
-    SetOption { id: u32, option: IdOption },
-    Notify { id: u32, event: u32 },
-    JoinMulticast { id: u32, uid: u64, group: SocketAddr },
-    LeaveMulticast { group: u32 },
-    MigrateId { id: u32, from: FileId },
+    CreateId {
+        uid: u64,
+        space: PortSpace,
+        qp_type: u8,
+    },
+    DestroyId {
+        id: u32,
+    },
+    Bind {
+        id: u32,
+        addr: SocketAddr,
+    },
+    ResolveAddr {
+        id: u32,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+    },
+    ResolveRoute {
+        id: u32,
+    },
+    Query {
+        id: u32,
+    },
+    Connect {
+        id: u32,
+        param: ConnParam,
+        ece: Ece,
+    },
+    Listen {
+        id: u32,
+        backlog: u32,
+    },
+    Accept {
+        id: u32,
+        uid: u64,
+        param: Option<ConnParam>,
+        ece: Ece,
+    },
+    Reject {
+        id: u32,
+        reason: u8,
+        private_data: Vec<u8>,
+    },
+    Disconnect {
+        id: u32,
+    },
+    InitQpAttr {
+        id: u32,
+        qp_state: u32,
+    },
+    SetOption {
+        id: u32,
+        option: IdOption,
+    },
+    Notify {
+        id: u32,
+        event: u32,
+    },
+    JoinMulticast {
+        id: u32,
+        uid: u64,
+        group: SocketAddr,
+    },
+    LeaveMulticast {
+        group: u32,
+    },
+    MigrateId {
+        id: u32,
+        from: FileId,
+    },
 }
 
 /// Everything QUERY and QUERY_ROUTE report.

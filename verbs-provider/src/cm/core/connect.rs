@@ -33,8 +33,14 @@ impl Core {
         if id.state != IdState::RouteResolved {
             return Err(libc::EINVAL);
         }
-        let service_id = PortSpace::from_u16(id.space.0).ok_or(libc::EINVAL)?.service_id(dst.port());
-        let prefix = IpPrefix { src_port: src.port(), src: src.ip(), dst: dst.ip() };
+        let service_id = PortSpace::from_u16(id.space.0)
+            .ok_or(libc::EINVAL)?
+            .service_id(dst.port());
+        let prefix = IpPrefix {
+            src_port: src.port(),
+            src: src.ip(),
+            dst: dst.ip(),
+        };
         let mut data = prefix.to_bytes().to_vec();
         data.extend_from_slice(&param.private_data);
         let data = private_data(&data).ok_or(libc::EINVAL)?;
@@ -117,7 +123,9 @@ impl Core {
 
     /// ACCEPT without parameters: the active side's QP is ready, confirm.
     pub(super) fn confirm(&mut self, comm_id: u32) -> Result<Response, Errno> {
-        let Some(connection) = self.connections.get(comm_id) else { return Err(libc::EINVAL) };
+        let Some(connection) = self.connections.get(comm_id) else {
+            return Err(libc::EINVAL);
+        };
         let tid = connection.tid;
         let rtu = Rtu {
             local_comm_id: comm_id,
@@ -142,7 +150,9 @@ impl Core {
             Transition::Answer(Again::Rtu) => return self.send_again(comm_id),
             _ => return,
         }
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         connection.remote_comm_id = rep.local_comm_id;
         connection.remote_guid = rep.local_ca_guid;
         let is_xrc = connection.qp_type == qp_type::XRC_SEND;
@@ -163,11 +173,20 @@ impl Core {
             retry_count: 0,
             rnr_retry_count: rep.rnr_retry_count,
         };
-        let ece = Ece { vendor_id: rep.vendor_id, attr_mod };
+        let ece = Ece {
+            vendor_id: rep.vendor_id,
+            attr_mod,
+        };
         self.step(comm_id, Event::Rep);
         self.connections.index(comm_id);
         if let Some(owner) = owner {
-            self.report_with(owner, EventKind::ConnectResponse, 0, Param::Connection(Box::new(param)), ece);
+            self.report_with(
+                owner,
+                EventKind::ConnectResponse,
+                0,
+                Param::Connection(Box::new(param)),
+                ece,
+            );
         }
     }
 
@@ -185,7 +204,9 @@ impl Core {
         // 4.096 µs × 2ⁿ, in milliseconds as the kernel rounds it.
         let patience = 1u128 << mra.service_timeout.saturating_sub(8).min(23);
         let attempts = patience / self.timing.patient_retry.as_millis().max(1) + 1;
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         connection.remote_comm_id = mra.local_comm_id;
         connection.attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         self.set_deadline(comm_id, Some(self.now + self.timing.patient_retry));
@@ -200,7 +221,9 @@ impl Core {
         {
             comm_id = known;
         }
-        let Some(connection) = self.connections.get(comm_id) else { return };
+        let Some(connection) = self.connections.get(comm_id) else {
+            return;
+        };
         let (was, owner) = (connection.state, connection.owner);
         if !matches!(self.step(comm_id, Event::Rej), Transition::Go(_)) {
             return;
@@ -211,8 +234,10 @@ impl Core {
         if let Some(connection) = self.connections.get_mut(comm_id) {
             connection.end_reported = true;
         }
-        let param =
-            ConnectionParam { private_data: PrivateData(rej.private_data.to_vec()), ..ConnectionParam::default() };
+        let param = ConnectionParam {
+            private_data: PrivateData(rej.private_data.to_vec()),
+            ..ConnectionParam::default()
+        };
         if let Some(owner) = owner {
             let status = i32::from(rej.reason.to_u16());
             self.report(owner, EventKind::Rejected, status, Param::Connection(Box::new(param)));
@@ -221,7 +246,9 @@ impl Core {
 
     /// Tell the peer to be patient.
     pub(super) fn send_mra(&mut self, comm_id: u32, message: MessageKind) {
-        let Some(connection) = self.connections.get(comm_id) else { return };
+        let Some(connection) = self.connections.get(comm_id) else {
+            return;
+        };
         let mra = Mra {
             local_comm_id: comm_id,
             remote_comm_id: connection.remote_comm_id,

@@ -181,7 +181,9 @@ impl Core {
 
     /// Ask the table.
     pub(super) fn peek(&self, comm_id: u32, event: Event) -> Transition {
-        self.connections.get(comm_id).map_or(Transition::Refuse, |connection| transition(connection.state, event))
+        self.connections
+            .get(comm_id)
+            .map_or(Transition::Refuse, |connection| transition(connection.state, event))
     }
 
     /// Ask the table; if it says so, go to the next state. Whatever was being repeated no longer is.
@@ -195,7 +197,9 @@ impl Core {
 
     fn enter(&mut self, comm_id: u32, next: State) {
         self.set_deadline(comm_id, None);
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         let before = connection.state;
         connection.state = next;
         connection.attempt = 0;
@@ -243,7 +247,9 @@ impl Core {
     }
 
     pub(super) fn set_deadline(&mut self, comm_id: u32, deadline: Option<nic_model::time::Time>) {
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         if let Some(old) = core::mem::replace(&mut connection.deadline, deadline) {
             self.timers.remove(&(old, Timer::Connection(comm_id)));
         }
@@ -255,8 +261,15 @@ impl Core {
     /// Send a message of a connection.
     pub(super) fn send(&mut self, comm_id: u32, tid: u64, message: &Message) -> Option<[u8; 256]> {
         let connection = self.connections.get(comm_id)?;
-        let attr_mod = if matches!(message, Message::Req(_) | Message::Rep(_)) { connection.ece.attr_mod } else { 0 };
-        let bytes = message.emit(&MadHeader { attr_mod, ..MadHeader::cm(tid) });
+        let attr_mod = if matches!(message, Message::Req(_) | Message::Rep(_)) {
+            connection.ece.attr_mod
+        } else {
+            0
+        };
+        let bytes = message.emit(&MadHeader {
+            attr_mod,
+            ..MadHeader::cm(tid)
+        });
         self.outbox.push_back(connection.mad(bytes));
         Some(bytes)
     }

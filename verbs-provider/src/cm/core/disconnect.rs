@@ -13,7 +13,9 @@ impl Core {
     /// DISCONNECT: ask, or agree. Succeeds even when there is nothing left to do.
     pub(super) fn disconnect(&mut self, handle: u32) -> Result<Response, Errno> {
         let id = self.ids.get(handle).ok_or(libc::ENOENT)?;
-        let Endpoint::Connection(comm_id) = id.endpoint else { return Err(libc::EINVAL) };
+        let Endpoint::Connection(comm_id) = id.endpoint else {
+            return Err(libc::EINVAL);
+        };
         if self.start_disconnect(comm_id).is_err() {
             self.agree(comm_id);
         }
@@ -26,7 +28,9 @@ impl Core {
             return Err(libc::EINVAL);
         }
         let tid = self.new_tid(comm_id);
-        let Some(connection) = self.connections.get_mut(comm_id) else { return Err(libc::EINVAL) };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return Err(libc::EINVAL);
+        };
         connection.tid = tid;
         let dreq = Dreq {
             local_comm_id: comm_id,
@@ -47,7 +51,9 @@ impl Core {
     }
 
     fn send_drep(&mut self, comm_id: u32) {
-        let Some(connection) = self.connections.get(comm_id) else { return };
+        let Some(connection) = self.connections.get(comm_id) else {
+            return;
+        };
         let tid = connection.tid;
         let drep = Drep {
             local_comm_id: comm_id,
@@ -60,7 +66,10 @@ impl Core {
     /// A DREQ arrived. One for an unknown connection is agreed to: the peer must not wait for somebody who forgot.
     pub(super) fn receive_dreq(&mut self, mad: &Mad, header: &MadHeader, dreq: &Dreq) {
         let comm_id = dreq.remote_comm_id;
-        let known = self.connections.get(comm_id).filter(|c| c.remote_comm_id == dreq.local_comm_id);
+        let known = self
+            .connections
+            .get(comm_id)
+            .filter(|c| c.remote_comm_id == dreq.local_comm_id);
         let Some(connection) = known.filter(|c| c.state != State::Idle) else {
             let drep = Drep {
                 local_comm_id: dreq.remote_comm_id,
@@ -107,19 +116,33 @@ impl Core {
     }
 
     fn report_end_with(&mut self, comm_id: u32, status: i32, data: &[u8]) {
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
-        let Some(owner) = connection.owner.filter(|_| !connection.end_reported) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
+        let Some(owner) = connection.owner.filter(|_| !connection.end_reported) else {
+            return;
+        };
         connection.end_reported = true;
         if let Some(id) = self.ids.get_mut(owner) {
             id.state = IdState::Disconnected;
         }
-        let param = ConnectionParam { private_data: PrivateData(data.to_vec()), ..ConnectionParam::default() };
-        self.report(owner, EventKind::Disconnected, status, Param::Connection(Box::new(param)));
+        let param = ConnectionParam {
+            private_data: PrivateData(data.to_vec()),
+            ..ConnectionParam::default()
+        };
+        self.report(
+            owner,
+            EventKind::Disconnected,
+            status,
+            Param::Connection(Box::new(param)),
+        );
     }
 
     /// The owner is gone: end what can be ended, and let the rest run out by itself.
     pub(super) fn abandon_connection(&mut self, comm_id: u32) {
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         connection.owner = None;
         match connection.state {
             State::Idle => self.drop_idle(comm_id),

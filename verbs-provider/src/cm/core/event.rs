@@ -163,9 +163,23 @@ impl Core {
         if id.uid == 0 {
             return;
         }
-        let event = Event { uid: id.uid, id: owner, kind, status, param, ece };
+        let event = Event {
+            uid: id.uid,
+            id: owner,
+            kind,
+            status,
+            param,
+            ece,
+        };
         let file = id.file;
-        self.push(file, Queued { event, owner, group: None });
+        self.push(
+            file,
+            Queued {
+                event,
+                owner,
+                group: None,
+            },
+        );
     }
 
     /// Queue an event as it is.
@@ -178,9 +192,18 @@ impl Core {
 
     /// Remove the events an id has not taken; returns the ids its pending connection requests brought.
     pub(super) fn purge_events(&mut self, owner: u32) -> Vec<u32> {
-        let Some(file) = self.ids.get(owner).map(|id| id.file) else { return Vec::new() };
-        let Some(channel) = self.files.get_mut(&file) else { return Vec::new() };
-        let children = channel.events.iter().filter(|q| q.owner == owner).filter_map(Queued::request).collect();
+        let Some(file) = self.ids.get(owner).map(|id| id.file) else {
+            return Vec::new();
+        };
+        let Some(channel) = self.files.get_mut(&file) else {
+            return Vec::new();
+        };
+        let children = channel
+            .events
+            .iter()
+            .filter(|q| q.owner == owner)
+            .filter_map(Queued::request)
+            .collect();
         channel.events.retain(|queued| queued.owner != owner);
         self.touched.insert(file);
         children
@@ -188,7 +211,11 @@ impl Core {
 
     /// MIGRATE_ID: move an id and its waiting events to another channel.
     pub(super) fn migrate(&mut self, handle: u32, from: FileId, to: FileId) -> Result<u32, Errno> {
-        let id = self.ids.get_mut(handle).filter(|id| id.file == from).ok_or(libc::ENOENT)?;
+        let id = self
+            .ids
+            .get_mut(handle)
+            .filter(|id| id.file == from)
+            .ok_or(libc::ENOENT)?;
         id.file = to;
         let reported = id.events_reported;
         if from != to

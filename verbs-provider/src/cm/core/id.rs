@@ -97,7 +97,10 @@ impl Id {
 impl Core {
     /// The id of a handle, if it belongs to this channel and the application knows of it.
     pub(super) fn id(&self, file: FileId, handle: u32) -> Result<&Id, Errno> {
-        self.ids.get(handle).filter(|id| id.announced && id.file == file).ok_or(libc::ENOENT)
+        self.ids
+            .get(handle)
+            .filter(|id| id.announced && id.file == file)
+            .ok_or(libc::ENOENT)
     }
 
     /// CREATE_ID. The port space decides the QP type except where it leaves the choice.

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::command::Response;
+use super::command::{Command, Response};
 use super::id::IdState;
 use super::ports::Wish;
 use super::{Core, Errno};
@@ -40,7 +40,9 @@ impl Core {
             self.bind(handle, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?;
         }
         let id = self.ids.get(handle).ok_or(libc::ENOENT)?;
-        let Some(src) = id.src.filter(|_| id.state == IdState::Bound) else { return Err(libc::EINVAL) };
+        let Some(src) = id.src.filter(|_| id.state == IdState::Bound) else {
+            return Err(libc::EINVAL);
+        };
         let wish = self.wish(handle, src)?;
         self.ports.listen(&*self.env, &wish)?;
         if src.ip().is_unspecified() {
@@ -49,12 +51,35 @@ impl Core {
         }
         let id = self.ids.get_mut(handle).ok_or(libc::ENOENT)?;
         id.state = IdState::Listening;
-        id.room = if backlog == 0 { MAX_BACKLOG } else { backlog.min(MAX_BACKLOG) };
+        id.room = if backlog == 0 {
+            MAX_BACKLOG
+        } else {
+            backlog.min(MAX_BACKLOG)
+        };
         Ok(Response::Done)
+    }
+
+    /// Whether a command is for all addresses of the host: a listener on a wildcard, or the port that may become one.
+    #[must_use]
+    pub fn concerns_every_address(&self, command: &Command) -> bool {
+        match command {
+            Command::Bind { addr, .. } => addr.ip().is_unspecified() && addr.port() != 0,
+            Command::Listen { id, .. } => self
+                .ids
+                .get(*id)
+                .is_some_and(|id| id.src.is_none_or(|src| src.ip().is_unspecified())),
+            _ => false,
+        }
     }
 
     fn wish(&self, handle: u32, addr: SocketAddr) -> Result<Wish, Errno> {
         let id = self.ids.get(handle).ok_or(libc::ENOENT)?;
-        Ok(Wish { owner: handle, space: id.space, addr, reuse: id.reuse, v6_only: id.v6_only })
+        Ok(Wish {
+            owner: handle,
+            space: id.space,
+            addr,
+            reuse: id.reuse,
+            v6_only: id.v6_only,
+        })
     }
 }

@@ -24,8 +24,13 @@ impl Core {
     /// JOIN_MCAST and JOIN_IP_MCAST.
     pub(super) fn join_multicast(&mut self, handle: u32, uid: u64, group: SocketAddr) -> Result<Response, Errno> {
         let id = self.ids.get_mut(handle).ok_or(libc::ENOENT)?;
-        let Some(device) = &id.device else { return Err(libc::EINVAL) };
-        if !matches!(id.state, IdState::Bound | IdState::AddressResolved | IdState::RouteResolved) {
+        let Some(device) = &id.device else {
+            return Err(libc::EINVAL);
+        };
+        if !matches!(
+            id.state,
+            IdState::Bound | IdState::AddressResolved | IdState::RouteResolved
+        ) {
             return Err(libc::EINVAL);
         }
         if !group.ip().is_multicast() {
@@ -42,8 +47,19 @@ impl Core {
         };
         let qkey = *id.qkey.get_or_insert(UDP_QKEY);
         let file = id.file;
-        let membership = self.groups.insert(Membership { owner: handle, events_reported: 0 }).ok_or(libc::ENOMEM)?;
-        let param = DatagramParam { qp_num: MULTICAST_QPN, qkey, ah, private_data: PrivateData::default() };
+        let membership = self
+            .groups
+            .insert(Membership {
+                owner: handle,
+                events_reported: 0,
+            })
+            .ok_or(libc::ENOMEM)?;
+        let param = DatagramParam {
+            qp_num: MULTICAST_QPN,
+            qkey,
+            ah,
+            private_data: PrivateData::default(),
+        };
         let event = Event {
             uid,
             id: membership,
@@ -52,7 +68,14 @@ impl Core {
             param: Param::Datagram(Box::new(param)),
             ece: Ece::default(),
         };
-        self.push(file, Queued { event, owner: handle, group: Some(membership) });
+        self.push(
+            file,
+            Queued {
+                event,
+                owner: handle,
+                group: Some(membership),
+            },
+        );
         Ok(Response::Id(membership))
     }
 
@@ -72,8 +95,12 @@ impl Core {
 
     /// Forget the memberships of an id that is going away.
     pub(super) fn leave_all_groups(&mut self, owner: u32) {
-        let left: Vec<u32> =
-            self.groups.iter().filter(|(_, membership)| membership.owner == owner).map(|(group, _)| group).collect();
+        let left: Vec<u32> = self
+            .groups
+            .iter()
+            .filter(|(_, membership)| membership.owner == owner)
+            .map(|(group, _)| group)
+            .collect();
         for group in left {
             self.groups.remove(group);
         }

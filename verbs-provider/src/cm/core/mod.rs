@@ -141,7 +141,12 @@ impl Core {
     /// Close a channel: its ids are destroyed, live connections disconnected.
     pub fn close_file(&mut self, now: Time, file: FileId) {
         self.now = now;
-        let ids: Vec<u32> = self.ids.iter().filter(|(_, id)| id.file == file).map(|(handle, _)| handle).collect();
+        let ids: Vec<u32> = self
+            .ids
+            .iter()
+            .filter(|(_, id)| id.file == file)
+            .map(|(handle, _)| handle)
+            .collect();
         for handle in ids {
             // One destroyed listener takes the requests in its queue along.
             let _ = self.destroy_id(handle);
@@ -172,7 +177,11 @@ impl Core {
             Command::Connect { id, param, ece } => self.connect(id, &param, ece),
             Command::Listen { id, backlog } => self.listen(id, backlog),
             Command::Accept { id, uid, param, ece } => self.accept(id, uid, param.as_ref(), ece),
-            Command::Reject { id, reason, private_data } => self.reject(id, reason, &private_data),
+            Command::Reject {
+                id,
+                reason,
+                private_data,
+            } => self.reject(id, reason, &private_data),
             Command::Disconnect { id } => self.disconnect(id),
             Command::InitQpAttr { id, qp_state } => self.init_qp_attr(id, qp_state),
             Command::SetOption { id, option } => self.set_option(id, option),

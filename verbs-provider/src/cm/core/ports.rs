@@ -37,7 +37,10 @@ struct Binding {
 
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Binding").field("owner", &self.owner).field("ip", &self.ip).finish_non_exhaustive()
+        f.debug_struct("Binding")
+            .field("owner", &self.owner)
+            .field("ip", &self.ip)
+            .finish_non_exhaustive()
     }
 }
 
@@ -53,7 +56,10 @@ impl Ports {
         let port = wish.addr.port();
         if port == 0 {
             let port = self.ephemeral(env, wish)?;
-            self.bound.entry((wish.space, port)).or_default().push(wish.binding(None));
+            self.bound
+                .entry((wish.space, port))
+                .or_default()
+                .push(wish.binding(None));
             return Ok(port);
         }
         if port < PRIVILEGED && !env.may_bind_privileged() {
@@ -73,7 +79,10 @@ impl Ports {
             Some(other) => other.guard.clone(),
             None => Some(env.claim(&wish.request(port))?),
         };
-        self.bound.entry((wish.space, port)).or_default().push(wish.binding(guard));
+        self.bound
+            .entry((wish.space, port))
+            .or_default()
+            .push(wish.binding(guard));
         Ok(port)
     }
 
@@ -89,7 +98,10 @@ impl Ports {
         if conflict {
             return Err(libc::EADDRINUSE);
         }
-        let own = bindings.iter_mut().find(|binding| binding.owner == wish.owner).ok_or(libc::EINVAL)?;
+        let own = bindings
+            .iter_mut()
+            .find(|binding| binding.owner == wish.owner)
+            .ok_or(libc::EINVAL)?;
         if own.guard.is_none() {
             own.guard = Some(env.claim(&wish.request(port))?);
         }
@@ -135,7 +147,12 @@ impl Ports {
 
 impl Wish {
     const fn request(&self, port: u16) -> PortRequest {
-        PortRequest { space: self.space.0, addr: self.addr.ip(), port, v6_only: self.v6_only }
+        PortRequest {
+            space: self.space.0,
+            addr: self.addr.ip(),
+            port,
+            v6_only: self.v6_only,
+        }
     }
 
     const fn binding(&self, guard: Option<PortGuard>) -> Binding {

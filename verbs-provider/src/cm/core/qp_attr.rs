@@ -103,7 +103,11 @@ impl Core {
 }
 
 fn of_connection(connection: &Connection, qp_state: u32) -> Result<QpAttributes, Errno> {
-    let mut attributes = QpAttributes { mask: mask::STATE, qp_state, ..QpAttributes::default() };
+    let mut attributes = QpAttributes {
+        mask: mask::STATE,
+        qp_state,
+        ..QpAttributes::default()
+    };
     match qp_state {
         INIT => {
             attributes.mask |= mask::ACCESS_FLAGS | mask::PKEY_INDEX | mask::PORT;

@@ -28,7 +28,10 @@ pub enum Received {
 impl Mad {
     /// The MAD that carries `message` back to where this one came from.
     pub(super) fn answer(&self, tid: u64, message: &Message) -> Self {
-        Self { bytes: message.emit(&MadHeader::cm(tid)), ..self.clone() }
+        Self {
+            bytes: message.emit(&MadHeader::cm(tid)),
+            ..self.clone()
+        }
     }
 }
 
@@ -36,7 +39,9 @@ impl Core {
     /// A MAD arrived.
     pub fn receive(&mut self, now: Time, mad: &Mad) -> Received {
         self.now = now;
-        let Ok((header, message)) = Message::parse(&mad.bytes) else { return Received::Taken };
+        let Ok((header, message)) = Message::parse(&mad.bytes) else {
+            return Received::Taken;
+        };
         match &message {
             Message::Req(req) => return self.receive_req(mad, &header, req),
             Message::SidrReq(req) => return self.receive_sidr_req(mad, &header, req),

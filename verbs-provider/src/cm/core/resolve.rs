@@ -73,7 +73,9 @@ impl Core {
     pub(super) fn resolve_route(&mut self, handle: u32) -> Result<Response, Errno> {
         let timing = self.timing;
         let id = self.ids.get_mut(handle).ok_or(libc::ENOENT)?;
-        let (Some(device), Some(src), Some(dst)) = (&id.device, id.src, id.dst) else { return Err(libc::EINVAL) };
+        let (Some(device), Some(src), Some(dst)) = (&id.device, id.src, id.dst) else {
+            return Err(libc::EINVAL);
+        };
         if id.state != IdState::AddressResolved {
             return Err(libc::EINVAL);
         }

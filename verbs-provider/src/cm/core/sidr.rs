@@ -58,13 +58,21 @@ impl Core {
         if id.state != IdState::RouteResolved {
             return Err(libc::EINVAL);
         }
-        let mut data = IpPrefix { src_port: src.port(), src: src.ip(), dst: dst.ip() }.to_bytes().to_vec();
+        let mut data = IpPrefix {
+            src_port: src.port(),
+            src: src.ip(),
+            dst: dst.ip(),
+        }
+        .to_bytes()
+        .to_vec();
         data.extend_from_slice(&param.private_data);
         let request_id = self.new_comm_id(device);
         let req = SidrReq {
             request_id,
             pkey: PKEY,
-            service_id: WireSpace::from_u16(id.space.0).ok_or(libc::EINVAL)?.service_id(dst.port()),
+            service_id: WireSpace::from_u16(id.space.0)
+                .ok_or(libc::EINVAL)?
+                .service_id(dst.port()),
             private_data: private_data(&data).ok_or(libc::EINVAL)?,
         };
         let mad = Mad {
@@ -76,7 +84,15 @@ impl Core {
         };
         let deadline = self.now + self.timing.wait(0);
         self.outbox.push_back(mad.clone());
-        self.requests.insert(request_id, Request { owner: handle, mad, attempt: 0, deadline });
+        self.requests.insert(
+            request_id,
+            Request {
+                owner: handle,
+                mad,
+                attempt: 0,
+                deadline,
+            },
+        );
         self.timers.insert((deadline, Timer::Request(request_id)));
         if let Some(id) = self.ids.get_mut(handle) {
             id.state = IdState::Connecting;
@@ -88,7 +104,9 @@ impl Core {
     pub(super) fn request_timeout(&mut self, request_id: u32) {
         let now = self.now;
         let timing = self.timing;
-        let Some(request) = self.requests.get_mut(&request_id) else { return };
+        let Some(request) = self.requests.get_mut(&request_id) else {
+            return;
+        };
         self.timers.remove(&(request.deadline, Timer::Request(request_id)));
         if request.attempt < u32::from(timing.retries) {
             request.attempt += 1;
@@ -99,19 +117,35 @@ impl Core {
         }
         let owner = request.owner;
         self.requests.remove(&request_id);
-        self.report(owner, EventKind::Unreachable, -libc::ETIMEDOUT, Param::Datagram(Box::default()));
+        self.report(
+            owner,
+            EventKind::Unreachable,
+            -libc::ETIMEDOUT,
+            Param::Datagram(Box::default()),
+        );
     }
 
     /// A SIDR_REP arrived.
     pub(super) fn receive_sidr_rep(&mut self, rep: &SidrRep) {
-        let Some(request) = self.requests.remove(&rep.request_id) else { return };
+        let Some(request) = self.requests.remove(&rep.request_id) else {
+            return;
+        };
         self.timers.remove(&(request.deadline, Timer::Request(rep.request_id)));
-        let Some(id) = self.ids.get_mut(request.owner) else { return };
-        let mut param =
-            DatagramParam { private_data: PrivateData(rep.private_data.to_vec()), ..DatagramParam::default() };
+        let Some(id) = self.ids.get_mut(request.owner) else {
+            return;
+        };
+        let mut param = DatagramParam {
+            private_data: PrivateData(rep.private_data.to_vec()),
+            ..DatagramParam::default()
+        };
         if rep.status != SidrStatus::Success {
             let status = i32::from(rep.status.to_u8());
-            return self.report(request.owner, EventKind::Unreachable, status, Param::Datagram(Box::new(param)));
+            return self.report(
+                request.owner,
+                EventKind::Unreachable,
+                status,
+                Param::Datagram(Box::new(param)),
+            );
         }
         id.qkey = Some(rep.qkey);
         param.qp_num = rep.qpn;
@@ -119,7 +153,12 @@ impl Core {
         if let (Some(path), Some(device)) = (&id.path, &id.device) {
             param.ah = path.address_handle(device);
         }
-        self.report(request.owner, EventKind::Established, 0, Param::Datagram(Box::new(param)));
+        self.report(
+            request.owner,
+            EventKind::Established,
+            0,
+            Param::Datagram(Box::new(param)),
+        );
     }
 
     /// The id of an unanswered request is gone.
@@ -131,35 +170,49 @@ impl Core {
 
     /// A SIDR_REQ arrived.
     pub(super) fn receive_sidr_req(&mut self, mad: &Mad, header: &MadHeader, req: &SidrReq) -> Received {
-        let key = RemoteRequest { peer: mad.peer, request_id: req.request_id };
+        let key = RemoteRequest {
+            peer: mad.peer,
+            request_id: req.request_id,
+        };
         if let Some(reply) = self.replies.get(&key) {
             if let Some((answer, _)) = &reply.answer {
                 self.outbox.push_back(answer.clone());
             }
             return Received::Taken;
         }
-        let (Some((space, port)), Some(prefix)) =
-            (WireSpace::of_service_id(req.service_id), IpPrefix::parse(&req.private_data))
-        else {
+        let (Some((space, port)), Some(prefix)) = (
+            WireSpace::of_service_id(req.service_id),
+            IpPrefix::parse(&req.private_data),
+        ) else {
             self.refuse_service_request(mad, header, req);
             return Received::Taken;
         };
         let space = PortSpace(space.to_u16());
         let Some(listener_handle) = self.ports.listener(space, prefix.dst, port) else {
-            return Received::NoListener { space: space.0, to: prefix.dst, port };
+            return Received::NoListener {
+                space: space.0,
+                to: prefix.dst,
+                port,
+            };
         };
-        let Some(listener) = self.ids.get(listener_handle) else { return Received::Taken };
+        let Some(listener) = self.ids.get(listener_handle) else {
+            return Received::Taken;
+        };
         if !listener.is_datagram() {
             self.refuse_service_request(mad, header, req);
             return Received::Taken;
         }
-        let Some(device) = self.env.device_for(mad.local) else { return Received::Taken };
+        let Some(device) = self.env.device_for(mad.local) else {
+            return Received::Taken;
+        };
         if listener.room == 0 {
             return Received::Taken;
         }
         let (file, uid) = (listener.file, listener.uid);
         let child = self.datagram_child(listener, mad, &device, &prefix, port);
-        let Some(handle) = self.ids.insert(child) else { return Received::Taken };
+        let Some(handle) = self.ids.insert(child) else {
+            return Received::Taken;
+        };
         if let Some(child) = self.ids.get_mut(handle) {
             child.endpoint = Endpoint::ServiceReply(key);
         }
@@ -174,8 +227,18 @@ impl Core {
             },
         );
         let data = PrivateData(req.private_data[IpPrefix::LEN..].to_vec());
-        let param = DatagramParam { private_data: data, ..DatagramParam::default() };
-        self.announce(file, listener_handle, uid, handle, Param::Datagram(Box::new(param)), Ece::default());
+        let param = DatagramParam {
+            private_data: data,
+            ..DatagramParam::default()
+        };
+        self.announce(
+            file,
+            listener_handle,
+            uid,
+            handle,
+            Param::Datagram(Box::new(param)),
+            Ece::default(),
+        );
         Received::Taken
     }
 
@@ -187,7 +250,13 @@ impl Core {
         child.state = IdState::Connecting;
         child.src = Some(src);
         child.dst = Some(dst);
-        child.path = Some(PathRecord::new(device, src, dst, mad.traffic_class, life_time(None, &self.timing)));
+        child.path = Some(PathRecord::new(
+            device,
+            src,
+            dst,
+            mad.traffic_class,
+            life_time(None, &self.timing),
+        ));
         child.device = Some(device.clone());
         child
     }
@@ -201,7 +270,11 @@ impl Core {
     ) -> Result<Response, Errno> {
         let id = self.ids.get_mut(handle).ok_or(libc::ENOENT)?;
         let wanted = param.map_or(0, |param| param.qkey);
-        let qkey = if wanted == 0 { *id.qkey.get_or_insert(UDP_QKEY) } else { wanted };
+        let qkey = if wanted == 0 {
+            *id.qkey.get_or_insert(UDP_QKEY)
+        } else {
+            wanted
+        };
         let qpn = param.map_or(id.qp_num, |param| param.qp_num) & 0xFF_FFFF;
         id.qp_num = qpn;
         id.qkey = Some(qkey);
@@ -225,7 +298,11 @@ impl Core {
     ) -> Result<(), Errno> {
         let private_data = private_data(data).ok_or(libc::EINVAL)?;
         let keep_until = self.now + self.timing.longest_retry * 4;
-        let reply = self.replies.get_mut(key).filter(|reply| reply.answer.is_none()).ok_or(libc::EINVAL)?;
+        let reply = self
+            .replies
+            .get_mut(key)
+            .filter(|reply| reply.answer.is_none())
+            .ok_or(libc::EINVAL)?;
         let rep = SidrRep {
             request_id: key.request_id,
             status,
@@ -244,7 +321,11 @@ impl Core {
     }
 
     pub(super) fn reply_timeout(&mut self, key: &RemoteRequest) {
-        if let Some(Reply { answer: Some((_, deadline)), .. }) = self.replies.remove(key) {
+        if let Some(Reply {
+            answer: Some((_, deadline)),
+            ..
+        }) = self.replies.remove(key)
+        {
             self.timers.remove(&(deadline, Timer::Reply(*key)));
         }
     }

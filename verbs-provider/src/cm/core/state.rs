@@ -205,7 +205,13 @@ mod tests {
                     Transition::Ignore => "ignored".into(),
                     Transition::Refuse => "refused".into(),
                 };
-                writeln!(text, "{:<15} {:<10} {answer}", format!("{state:?}"), format!("{event:?}")).unwrap();
+                writeln!(
+                    text,
+                    "{:<15} {:<10} {answer}",
+                    format!("{state:?}"),
+                    format!("{event:?}")
+                )
+                .unwrap();
             }
         }
         text
@@ -217,7 +223,10 @@ mod tests {
         if std::env::var_os("ADVERB_WRITE_SNAPSHOTS").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cm/core/state.snap"), &actual).unwrap();
         }
-        assert!(actual == include_str!("state.snap"), "the connection state table changed:\n{actual}");
+        assert!(
+            actual == include_str!("state.snap"),
+            "the connection state table changed:\n{actual}"
+        );
     }
 
     #[test]

@@ -12,7 +12,10 @@ pub(super) struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: BinaryHeap::new() }
+        Self {
+            slots: Vec::new(),
+            free: BinaryHeap::new(),
+        }
     }
 }
 
@@ -23,7 +26,9 @@ impl<T> Table<T> {
             self.slots[handle as usize] = Some(object);
             return Some(handle);
         }
-        let handle = u32::try_from(self.slots.len()).ok().filter(|handle| *handle < MAX_HANDLES)?;
+        let handle = u32::try_from(self.slots.len())
+            .ok()
+            .filter(|handle| *handle < MAX_HANDLES)?;
         self.slots.push(Some(object));
         Some(handle)
     }
@@ -47,7 +52,9 @@ impl<T> Table<T> {
 
     /// Every object with its handle, lowest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.slots).filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(handle, slot)| Some((handle, slot.as_ref()?)))
     }
 }
 

@@ -40,7 +40,9 @@ impl Core {
 
     fn connection_timeout(&mut self, comm_id: u32) {
         self.set_deadline(comm_id, None);
-        let Some(connection) = self.connections.get_mut(comm_id) else { return };
+        let Some(connection) = self.connections.get_mut(comm_id) else {
+            return;
+        };
         if connection.state == State::TimeWait {
             let owner = connection.owner;
             self.step(comm_id, Event::Expired);
@@ -54,7 +56,11 @@ impl Core {
         if connection.attempt < connection.attempts {
             connection.attempt += 1;
             let patient = matches!(connection.state, State::MraReqReceived | State::MraRepReceived);
-            let wait = if patient { self.timing.patient_retry } else { self.timing.wait(connection.attempt) };
+            let wait = if patient {
+                self.timing.patient_retry
+            } else {
+                self.timing.wait(connection.attempt)
+            };
             self.send_again(comm_id);
             self.set_deadline(comm_id, Some(self.now + wait));
             return;
