@@ -70,7 +70,15 @@ fn count(endpoint: &Endpoint, count: u64, remote: (u64, u32)) -> io::Result<()> 
         while posted < count && posted - fetched < OUTSTANDING {
             let offset = 8 * usize::try_from(posted % OUTSTANDING).unwrap_or_default();
             let opcode = ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
-            endpoint.post(&Request { id: posted, opcode, offset, length: 8, signaled: true, remote, add: 1 })?;
+            endpoint.post(&Request {
+                id: posted,
+                opcode,
+                offset,
+                length: 8,
+                signaled: true,
+                remote,
+                add: 1,
+            })?;
             posted += 1;
         }
         let completion = endpoint.completion()?;

@@ -60,7 +60,15 @@ fn main() -> io::Result<()> {
             endpoint.store(word, round.wrapping_mul(31).wrapping_add(word as u64));
         }
         let (opcode, remote) = (ibv_wr_opcode::IBV_WR_SEND, (0, 0));
-        endpoint.post(&Request { id: SEND_ID, opcode, offset: 0, length: size, signaled: true, remote, add: 0 })
+        endpoint.post(&Request {
+            id: SEND_ID,
+            opcode,
+            offset: 0,
+            length: size,
+            signaled: true,
+            remote,
+            add: 0,
+        })
     };
     let started = Instant::now();
     if args.role == Role::Client {
@@ -77,13 +85,20 @@ fn main() -> io::Result<()> {
         for word in 0..words {
             let expected = received.wrapping_mul(31).wrapping_add(word as u64);
             if completion.bytes != size || endpoint.load(first + word) != expected {
-                return Err(io::Error::other(format!("message {received} differs at byte {}", word * 8)));
+                return Err(io::Error::other(format!(
+                    "message {received} differs at byte {}",
+                    word * 8
+                )));
             }
         }
         endpoint.post_receive(completion.id, receive_into(completion.id), size)?;
         received += 1;
         // The client is one message ahead. A send buffer may be reused once its SEND has completed.
-        let answer = if args.role == Role::Client { received } else { received - 1 };
+        let answer = if args.role == Role::Client {
+            received
+        } else {
+            received - 1
+        };
         if answer < args.iterations {
             while sent < answer {
                 let completion = endpoint.completion()?;
@@ -95,7 +110,10 @@ fn main() -> io::Result<()> {
     }
     let elapsed = started.elapsed();
     let usec = elapsed.as_secs_f64() * 1e6 / args.iterations as f64;
-    println!("{} messages of {size} bytes each way in {elapsed:.2?}, {usec:.2} µs a round trip", args.iterations);
+    println!(
+        "{} messages of {size} bytes each way in {elapsed:.2?}, {usec:.2} µs a round trip",
+        args.iterations
+    );
     // Neither side leaves while the other may still need an ACK.
     verbs::say(&stream, "done")?;
     verbs::hear(&stream)?;

@@ -81,7 +81,15 @@ fn write(endpoint: &Endpoint, args: &Args, remote: (u64, u32)) -> io::Result<f64
             posted += 1;
             let signaled = posted % signal_every == 0 || posted == args.iterations;
             let (opcode, length) = (ibv_wr_opcode::IBV_WR_RDMA_WRITE, args.size);
-            endpoint.post(&Request { id: posted, opcode, offset: 0, length, signaled, remote, add: 0 })?;
+            endpoint.post(&Request {
+                id: posted,
+                opcode,
+                offset: 0,
+                length,
+                signaled,
+                remote,
+                add: 0,
+            })?;
         }
         // Completions are in order: this one stands for all before it.
         completed = endpoint.completion()?.id;

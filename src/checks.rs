@@ -23,8 +23,14 @@ const ROCE_PORT: u16 = 4791;
 /// The real connection manager, which the NIC serves.
 const RDMACM: &str = "librdmacm.so.1";
 /// Where Debian, Fedora and a local build put it.
-const LIBRARY_DIRS: [&str; 6] =
-    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
+const LIBRARY_DIRS: [&str; 6] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
 
 /// Finds the command as `execvp` will.
 pub fn command(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
@@ -33,7 +39,9 @@ pub fn command(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
         let path = PathBuf::from(name);
         return match access(&path, AccessFlags::X_OK) {
             Ok(()) if path.is_file() => Ok(path),
-            _ if path.exists() => Err(Failure::NotExecutable(format!("{shown}: not an executable file; chmod +x it?"))),
+            _ if path.exists() => Err(Failure::NotExecutable(format!(
+                "{shown}: not an executable file; chmod +x it?"
+            ))),
             _ => Err(Failure::NotFound(format!("{shown}: no such file"))),
         };
     }
@@ -49,8 +57,13 @@ pub fn command(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
         unusable = Some(candidate);
     }
     match unusable {
-        Some(path) => Err(Failure::NotExecutable(format!("{}: not executable; chmod +x it?", path.display()))),
-        None => Err(Failure::NotFound(format!("{shown}: command not found in PATH; is its package installed?"))),
+        Some(path) => Err(Failure::NotExecutable(format!(
+            "{}: not executable; chmod +x it?",
+            path.display()
+        ))),
+        None => Err(Failure::NotFound(format!(
+            "{shown}: command not found in PATH; is its package installed?"
+        ))),
     }
 }
 
@@ -67,9 +80,13 @@ pub fn connection_manager(program: &Path, library_path: Option<&OsStr>) -> Resul
 
 /// Whether the ELF file names `library` as needed. A script or anything unreadable does not.
 fn needs(program: &Path, library: &str) -> bool {
-    let Ok(file) = fs::File::open(program) else { return false };
+    let Ok(file) = fs::File::open(program) else {
+        return false;
+    };
     let cache = ReadCache::new(file);
-    let Ok(elf) = ElfFile64::<object::Endianness, _>::parse(&cache) else { return false };
+    let Ok(elf) = ElfFile64::<object::Endianness, _>::parse(&cache) else {
+        return false;
+    };
     needed_entries(&elf).iter().any(|name| name == library)
 }
 
@@ -77,10 +94,18 @@ fn needs(program: &Path, library: &str) -> bool {
 fn needed_entries<'data, R: object::ReadRef<'data>>(elf: &ElfFile64<'data, object::Endianness, R>) -> Vec<String> {
     use object::read::elf::{Dyn, FileHeader};
     let (endian, data) = (elf.endian(), elf.data());
-    let Ok(sections) = elf.elf_header().sections(endian, data) else { return Vec::new() };
-    let Ok(Some((dynamic, strings))) = sections.dynamic(endian, data) else { return Vec::new() };
-    let Ok(strings) = sections.strings(endian, data, strings) else { return Vec::new() };
-    let needed = dynamic.iter().filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED));
+    let Ok(sections) = elf.elf_header().sections(endian, data) else {
+        return Vec::new();
+    };
+    let Ok(Some((dynamic, strings))) = sections.dynamic(endian, data) else {
+        return Vec::new();
+    };
+    let Ok(strings) = sections.strings(endian, data, strings) else {
+        return Vec::new();
+    };
+    let needed = dynamic
+        .iter()
+        .filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED));
     needed
         .filter_map(|entry| strings.get(entry.val32(endian)?).ok())
         .map(|name| String::from_utf8_lossy(name).into_owned())
@@ -89,13 +114,17 @@ fn needed_entries<'data, R: object::ReadRef<'data>>(elf: &ElfFile64<'data, objec
 
 /// Whether the loader would find it: library path, the usual directories, its cache.
 fn installed(library: &str, library_path: Option<&OsStr>) -> bool {
-    let on_path = library_path
-        .is_some_and(|path| std::env::split_paths(path).any(|directory| directory.join(library).exists()));
+    let on_path =
+        library_path.is_some_and(|path| std::env::split_paths(path).any(|directory| directory.join(library).exists()));
     let in_cache = || {
         let cache = fs::read("/etc/ld.so.cache").unwrap_or_default();
         cache.windows(library.len()).any(|window| window == library.as_bytes())
     };
-    on_path || LIBRARY_DIRS.iter().any(|directory| Path::new(directory).join(library).exists()) || in_cache()
+    on_path
+        || LIBRARY_DIRS
+            .iter()
+            .any(|directory| Path::new(directory).join(library).exists())
+        || in_cache()
 }
 
 /// A program the loader runs in secure mode ignores the preload; worth a warning.
@@ -105,12 +134,18 @@ pub fn secure_mode(program: &Path) -> Option<String> {
         return None;
     }
     let name = program.file_name()?.to_string_lossy().into_owned();
-    Some(format!("{name} is set-user-ID and drops the NIC from its environment; use `{name} adverb run -- …` instead"))
+    Some(format!(
+        "{name} is set-user-ID and drops the NIC from its environment; use `{name} adverb run -- …` instead"
+    ))
 }
 
 /// The chosen interface and address against the interfaces there are.
 pub fn place(settings: &Settings, devices: &[NetDev]) -> Result<()> {
-    let device = settings.netdev.as_ref().map(|setting| chosen_netdev(setting, devices)).transpose()?;
+    let device = settings
+        .netdev
+        .as_ref()
+        .map(|setting| chosen_netdev(setting, devices))
+        .transpose()?;
     if let Some(setting) = &settings.addr {
         let local = match device {
             Some(device) => device.has(setting.value),
@@ -134,7 +169,10 @@ fn chosen_netdev<'a>(setting: &Setting<String>, devices: &'a [NetDev]) -> Result
     };
     let name = &device.name;
     if !device.up {
-        return Err(Failure::Machine(format!("{}: {name} is down; bring it up: ip link set {name} up", setting.name)));
+        return Err(Failure::Machine(format!(
+            "{}: {name} is down; bring it up: ip link set {name} up",
+            setting.name
+        )));
     }
     if device.addresses.is_empty() {
         return Err(Failure::Machine(format!(
@@ -156,19 +194,32 @@ pub fn contention(settings: &Settings) -> Result<Option<String>> {
     let tables = fs::read_to_string("/proc/net/udp").unwrap_or_default()
         + &fs::read_to_string("/proc/net/udp6").unwrap_or_default();
     let own = Uid::effective().as_raw();
-    let Some(holder) = holders(&tables, address).into_iter().find(|uid| *uid != own) else { return Ok(None) };
-    let name = User::from_uid(Uid::from_raw(holder)).ok().flatten().map_or(format!("uid {holder}"), |user| user.name);
+    let Some(holder) = holders(&tables, address).into_iter().find(|uid| *uid != own) else {
+        return Ok(None);
+    };
+    let name = User::from_uid(Uid::from_raw(holder))
+        .ok()
+        .flatten()
+        .map_or(format!("uid {holder}"), |user| user.name);
     let message = format!(
         "{address} UDP port {ROCE_PORT} is in use by user {name}, and one address serves one user; choose another with \
          --addr, for example --addr 127.0.0.2"
     );
-    if chosen.is_some() { Err(Failure::Machine(message)) } else { Ok(Some(message)) }
+    if chosen.is_some() {
+        Err(Failure::Machine(message))
+    } else {
+        Ok(Some(message))
+    }
 }
 
 /// Owners of sockets bound to (address or any, 4791), from the text of /proc/net/udp and udp6.
 fn holders(tables: &str, address: IpAddr) -> Vec<u32> {
     let exact = hex_address(address);
-    let any = if address.is_ipv4() { "00000000".to_owned() } else { "0".repeat(32) };
+    let any = if address.is_ipv4() {
+        "00000000".to_owned()
+    } else {
+        "0".repeat(32)
+    };
     let any_v6 = "0".repeat(32);
     let socket = |line: &str| {
         let mut fields = line.split_whitespace();
@@ -184,7 +235,10 @@ fn holders(tables: &str, address: IpAddr) -> Vec<u32> {
 fn hex_address(address: IpAddr) -> String {
     let words = |octets: &[u8]| {
         let word = |four: &[u8]| u32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
-        octets.chunks_exact(4).map(|four| format!("{:08X}", word(four))).collect::<String>()
+        octets
+            .chunks_exact(4)
+            .map(|four| format!("{:08X}", word(four)))
+            .collect::<String>()
     };
     match address {
         IpAddr::V4(v4) => words(&v4.octets()),
@@ -204,7 +258,13 @@ mod tests {
             mtu: 65536,
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
         };
-        let down = NetDev { name: "eth9".to_owned(), up: false, loopback: false, mtu: 1500, addresses: Vec::new() };
+        let down = NetDev {
+            name: "eth9".to_owned(),
+            up: false,
+            loopback: false,
+            mtu: 1500,
+            addresses: Vec::new(),
+        };
         vec![lo, down]
     }
 
@@ -233,22 +293,42 @@ mod tests {
 
     #[test]
     fn an_address_of_another_machine_lists_ours() {
-        let settings = Settings { addr: setting("--addr", "10.9.8.7".parse().unwrap()), ..Settings::default() };
+        let settings = Settings {
+            addr: setting("--addr", "10.9.8.7".parse().unwrap()),
+            ..Settings::default()
+        };
         let failure = place(&settings, &lo_and_down()).unwrap_err();
         assert_eq!(failure.status(), 2);
         assert!(failure.to_string().contains("lo 127.0.0.1"), "{failure}");
-        let settings = Settings { addr: setting("--addr", "127.0.0.7".parse().unwrap()), ..Settings::default() };
+        let settings = Settings {
+            addr: setting("--addr", "127.0.0.7".parse().unwrap()),
+            ..Settings::default()
+        };
         place(&settings, &lo_and_down()).unwrap();
     }
 
     #[test]
     fn interfaces_unknown_or_down_say_what_to_do() {
-        let unknown = Settings { netdev: setting("ADVERB_NETDEV", "wlan7".to_owned()), ..Settings::default() };
+        let unknown = Settings {
+            netdev: setting("ADVERB_NETDEV", "wlan7".to_owned()),
+            ..Settings::default()
+        };
         let failure = place(&unknown, &lo_and_down()).unwrap_err();
-        assert_eq!((failure.status(), failure.to_string().contains("allowed: lo, eth9")), (2, true), "{failure}");
-        let down = Settings { netdev: setting("--netdev", "eth9".to_owned()), ..Settings::default() };
+        assert_eq!(
+            (failure.status(), failure.to_string().contains("allowed: lo, eth9")),
+            (2, true),
+            "{failure}"
+        );
+        let down = Settings {
+            netdev: setting("--netdev", "eth9".to_owned()),
+            ..Settings::default()
+        };
         let failure = place(&down, &lo_and_down()).unwrap_err();
-        assert_eq!((failure.status(), failure.to_string().contains("ip link set eth9 up")), (125, true), "{failure}");
+        assert_eq!(
+            (failure.status(), failure.to_string().contains("ip link set eth9 up")),
+            (125, true),
+            "{failure}"
+        );
     }
 
     #[test]

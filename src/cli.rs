@@ -93,8 +93,11 @@ fn invoked() -> clap::Command {
 }
 
 fn flags_of_invoked() -> Vec<String> {
-    let mut flags: Vec<String> =
-        invoked().get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
+    let mut flags: Vec<String> = invoked()
+        .get_arguments()
+        .filter_map(|arg| arg.get_long())
+        .map(|long| format!("--{long}"))
+        .collect();
     if !flags.iter().any(|flag| flag == "--help") {
         flags.push("--help".to_owned());
     }
@@ -103,7 +106,11 @@ fn flags_of_invoked() -> Vec<String> {
 
 fn usage_of_invoked() -> String {
     let name = invoked().get_name().to_owned();
-    if name == "run" { "adverb run [FLAGS] [--] CMD [ARGS]…".to_owned() } else { format!("adverb {name} --help") }
+    if name == "run" {
+        "adverb run [FLAGS] [--] CMD [ARGS]…".to_owned()
+    } else {
+        format!("adverb {name} --help")
+    }
 }
 
 fn subcommands() -> Vec<String> {
@@ -130,7 +137,9 @@ mod tests {
     #[test]
     fn flags_after_the_command_belong_to_it() {
         for line in ["adverb run rping -s --addr x", "adverb run -- rping -s --addr x"] {
-            let Command::Run(args) = parse(line).unwrap().command else { panic!("{line}") };
+            let Command::Run(args) = parse(line).unwrap().command else {
+                panic!("{line}")
+            };
             assert_eq!(args.command, ["rping", "-s", "--addr", "x"], "{line}");
             assert_eq!(args.flags.addr, None);
         }

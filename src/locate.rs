@@ -26,7 +26,10 @@ pub fn library(exe: &Path, chosen: Option<&OsStr>) -> Result<PathBuf> {
     }
     let here = exe.parent().unwrap_or(Path::new("/"));
     let built = [here.join(LIBRARY), here.join("deps").join(LIBRARY)];
-    let installed = [here.join("../lib/adverb").join(LIBRARY), here.join("../lib").join(LIBRARY)];
+    let installed = [
+        here.join("../lib/adverb").join(LIBRARY),
+        here.join("../lib").join(LIBRARY),
+    ];
     let found = built
         .iter()
         .filter(|path| path.is_file())
@@ -42,7 +45,9 @@ pub fn library(exe: &Path, chosen: Option<&OsStr>) -> Result<PathBuf> {
 }
 
 fn modified(path: &Path) -> SystemTime {
-    path.metadata().and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    path.metadata()
+        .and_then(|meta| meta.modified())
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -65,13 +70,22 @@ mod tests {
     fn finds_an_installation() {
         let root = tree(&["bin/adverb", "lib/adverb/libverbs_provider.so"]);
         let found = library(&root.path().join("bin/adverb"), None).unwrap();
-        assert_eq!(found, root.path().join("lib/adverb/libverbs_provider.so").canonicalize().unwrap());
+        assert_eq!(
+            found,
+            root.path()
+                .join("lib/adverb/libverbs_provider.so")
+                .canonicalize()
+                .unwrap()
+        );
     }
 
     #[test]
     fn takes_the_newer_of_a_build_tree() {
         let root = tree(&["adverb", "libverbs_provider.so", "deps/libverbs_provider.so"]);
-        let old = fs::File::options().write(true).open(root.path().join("libverbs_provider.so")).unwrap();
+        let old = fs::File::options()
+            .write(true)
+            .open(root.path().join("libverbs_provider.so"))
+            .unwrap();
         old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let found = library(&root.path().join("adverb"), None).unwrap();
         assert!(found.ends_with("deps/libverbs_provider.so"), "{found:?}");
@@ -89,7 +103,11 @@ mod tests {
     fn the_variable_wins_and_is_checked() {
         let root = tree(&["adverb", "libverbs_provider.so", "other.so"]);
         let other = root.path().join("other.so");
-        assert!(library(&root.path().join("adverb"), Some(other.as_os_str())).unwrap().ends_with("other.so"));
+        assert!(
+            library(&root.path().join("adverb"), Some(other.as_os_str()))
+                .unwrap()
+                .ends_with("other.so")
+        );
         let failure = library(&root.path().join("adverb"), Some(OsStr::new("/nowhere.so"))).unwrap_err();
         assert_eq!(failure.status(), 2);
     }

@@ -33,7 +33,10 @@ impl NetDev {
     /// The largest PMTU that fits the interface's MTU.
     pub fn pmtu(&self) -> u32 {
         let room = self.mtu.saturating_sub(OVERHEAD);
-        [4096, 2048, 1024, 512].into_iter().find(|pmtu| *pmtu <= room).unwrap_or(256)
+        [4096, 2048, 1024, 512]
+            .into_iter()
+            .find(|pmtu| *pmtu <= room)
+            .unwrap_or(256)
     }
 
     /// The GIDs of its addresses, in table order.
@@ -61,14 +64,22 @@ impl NetDev {
     }
 
     fn down(name: String) -> Self {
-        Self { name, up: false, loopback: false, mtu: 0, addresses: Vec::new() }
+        Self {
+            name,
+            up: false,
+            loopback: false,
+            mtu: 0,
+            addresses: Vec::new(),
+        }
     }
 }
 
 /// All interfaces: those that are up in the order of their index, then the others.
 pub fn list() -> Result<Vec<NetDev>> {
     let failed = |error: std::io::Error| {
-        Failure::Machine(format!("cannot list the network interfaces: {error}; is netlink allowed here?"))
+        Failure::Machine(format!(
+            "cannot list the network interfaces: {error}; is netlink allowed here?"
+        ))
     };
     let mut devices: Vec<NetDev> = netdev::devices().map_err(failed)?.iter().map(NetDev::of).collect();
     let names = if_nameindex().map_err(|errno| failed(errno.into()))?;
@@ -84,9 +95,17 @@ pub fn list() -> Result<Vec<NetDev>> {
 /// `lo 127.0.0.1 ::1, eth0 10.0.0.5`: what a message lists as allowed.
 pub fn describe(devices: &[NetDev]) -> String {
     let one = |device: &NetDev| {
-        device.addresses.iter().fold(device.name.clone(), |line, address| format!("{line} {address}"))
+        device
+            .addresses
+            .iter()
+            .fold(device.name.clone(), |line, address| format!("{line} {address}"))
     };
-    devices.iter().filter(|device| device.up).map(one).collect::<Vec<_>>().join(", ")
+    devices
+        .iter()
+        .filter(|device| device.up)
+        .map(one)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -97,13 +116,26 @@ mod tests {
 
     fn device(mtu: u32) -> NetDev {
         let addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        NetDev { name: "lo".to_owned(), up: true, loopback: true, mtu, addresses }
+        NetDev {
+            name: "lo".to_owned(),
+            up: true,
+            loopback: true,
+            mtu,
+            addresses,
+        }
     }
 
     #[test]
     fn pmtu_follows_the_mtu() {
-        for (mtu, pmtu) in [(65536, 4096), (9000, 4096), (4200, 4096), (4191, 2048), (1500, 1024), (576, 256), (68, 256)]
-        {
+        for (mtu, pmtu) in [
+            (65536, 4096),
+            (9000, 4096),
+            (4200, 4096),
+            (4191, 2048),
+            (1500, 1024),
+            (576, 256),
+            (68, 256),
+        ] {
             assert_eq!(device(mtu).pmtu(), pmtu, "{mtu}");
         }
     }

@@ -85,11 +85,17 @@ impl Settings {
         Ok(Self {
             netdev: pick(&flags.netdev, "--netdev", "ADVERB_NETDEV")?,
             addr: pick(&flags.addr, "--addr", "ADVERB_ADDR")?.map(address).transpose()?,
-            faults: pick(&flags.faults, "--faults", "ADVERB_FAULTS")?.map(faults).transpose()?,
+            faults: pick(&flags.faults, "--faults", "ADVERB_FAULTS")?
+                .map(faults)
+                .transpose()?,
             pcap: pick(&flags.pcap, "--pcap", "ADVERB_PCAP")?.map(file).transpose()?,
-            rcvbuf: pick(&flags.rcvbuf, "--rcvbuf", "ADVERB_RCVBUF")?.map(receive_buffer).transpose()?,
+            rcvbuf: pick(&flags.rcvbuf, "--rcvbuf", "ADVERB_RCVBUF")?
+                .map(receive_buffer)
+                .transpose()?,
             log: pick(&flags.log, "--log", "ADVERB_LOG")?.map(log_filter).transpose()?,
-            log_file: pick(&flags.log_file, "--log-file", "ADVERB_LOG_FILE")?.map(file).transpose()?,
+            log_file: pick(&flags.log_file, "--log-file", "ADVERB_LOG_FILE")?
+                .map(file)
+                .transpose()?,
         })
     }
 
@@ -97,13 +103,33 @@ impl Settings {
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = Vec::new();
         let mut set = |name, value: Option<OsString>| variables.extend(value.map(|value| (name, value)));
-        set("ADVERB_NETDEV", self.netdev.as_ref().map(|setting| (&setting.value).into()));
-        set("ADVERB_ADDR", self.addr.as_ref().map(|setting| setting.value.to_string().into()));
-        set("ADVERB_FAULTS", self.faults.as_ref().map(|setting| (&setting.value).into()));
-        set("ADVERB_PCAP", self.pcap.as_ref().map(|setting| setting.value.clone().into_os_string()));
-        set("ADVERB_RCVBUF", self.rcvbuf.as_ref().map(|setting| setting.value.to_string().into()));
+        set(
+            "ADVERB_NETDEV",
+            self.netdev.as_ref().map(|setting| (&setting.value).into()),
+        );
+        set(
+            "ADVERB_ADDR",
+            self.addr.as_ref().map(|setting| setting.value.to_string().into()),
+        );
+        set(
+            "ADVERB_FAULTS",
+            self.faults.as_ref().map(|setting| (&setting.value).into()),
+        );
+        set(
+            "ADVERB_PCAP",
+            self.pcap.as_ref().map(|setting| setting.value.clone().into_os_string()),
+        );
+        set(
+            "ADVERB_RCVBUF",
+            self.rcvbuf.as_ref().map(|setting| setting.value.to_string().into()),
+        );
         set("ADVERB_LOG", self.log.as_ref().map(|setting| (&setting.value).into()));
-        set("ADVERB_LOG_FILE", self.log_file.as_ref().map(|setting| setting.value.clone().into_os_string()));
+        set(
+            "ADVERB_LOG_FILE",
+            self.log_file
+                .as_ref()
+                .map(|setting| setting.value.clone().into_os_string()),
+        );
         variables
     }
 }
@@ -124,16 +150,20 @@ fn pick(
     };
     match value.into_string() {
         Ok(value) => Ok(Some(Setting { name, value })),
-        Err(value) => {
-            Err(Failure::Usage(format!("{name}: '{}' is not allowed; allowed: UTF-8 text", value.to_string_lossy())))
-        }
+        Err(value) => Err(Failure::Usage(format!(
+            "{name}: '{}' is not allowed; allowed: UTF-8 text",
+            value.to_string_lossy()
+        ))),
     }
 }
 
 fn address(setting: Setting<String>) -> Result<Setting<IpAddr>> {
     let allowed = "an IPv4 or IPv6 address of this machine, such as 127.0.0.7";
     match setting.value.parse::<IpAddr>() {
-        Ok(value) if !value.is_unspecified() && !value.is_multicast() => Ok(Setting { name: setting.name, value }),
+        Ok(value) if !value.is_unspecified() && !value.is_multicast() => Ok(Setting {
+            name: setting.name,
+            value,
+        }),
         _ => Err(setting.refuse(&setting.value, allowed)),
     }
 }
@@ -154,12 +184,18 @@ fn file(setting: Setting<String>) -> Result<Setting<PathBuf>> {
     if !in_directory || path.is_dir() || setting.value.ends_with('/') {
         return Err(setting.refuse(&setting.value, allowed));
     }
-    Ok(Setting { name: setting.name, value: path })
+    Ok(Setting {
+        name: setting.name,
+        value: path,
+    })
 }
 
 fn receive_buffer(setting: Setting<String>) -> Result<Setting<usize>> {
     match setting.value.parse::<usize>() {
-        Ok(value) if (RCVBUF_MIN..=RCVBUF_MAX).contains(&value) => Ok(Setting { name: setting.name, value }),
+        Ok(value) if (RCVBUF_MIN..=RCVBUF_MAX).contains(&value) => Ok(Setting {
+            name: setting.name,
+            value,
+        }),
         _ => Err(setting.refuse(&setting.value, &format!("bytes from {RCVBUF_MIN} to {RCVBUF_MAX}"))),
     }
 }
@@ -180,7 +216,12 @@ mod tests {
     use super::*;
 
     fn resolve(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Settings> {
-        let flag = |name| flags.iter().find(|(flag, _)| *flag == name).map(|(_, value)| value.into());
+        let flag = |name| {
+            flags
+                .iter()
+                .find(|(flag, _)| *flag == name)
+                .map(|(_, value)| value.into())
+        };
         let flags = Flags {
             netdev: flag("netdev"),
             addr: flag("addr"),
@@ -191,7 +232,10 @@ mod tests {
             log_file: flag("log_file"),
         };
         Settings::resolve(&flags, |name| {
-            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
+            variables
+                .iter()
+                .find(|(variable, _)| *variable == name)
+                .map(|(_, value)| value.into())
         })
     }
 
@@ -210,7 +254,11 @@ mod tests {
     fn a_wrong_value_is_named_after_where_it_was_written() {
         let flag = resolve(&[("rcvbuf", "lots")], &[]).unwrap_err();
         assert_eq!(flag.status(), 2);
-        assert!(flag.to_string().starts_with("--rcvbuf: 'lots' is not allowed; allowed: bytes from "), "{flag}");
+        assert!(
+            flag.to_string()
+                .starts_with("--rcvbuf: 'lots' is not allowed; allowed: bytes from "),
+            "{flag}"
+        );
         let variable = resolve(&[], &[("ADVERB_RCVBUF", "12")]).unwrap_err();
         assert!(variable.to_string().starts_with("ADVERB_RCVBUF: '12'"), "{variable}");
     }
@@ -243,7 +291,13 @@ mod tests {
 
     #[test]
     fn log_filters_pass() {
-        for filter in ["debug", "TRACE", "off", "verbs_provider=debug,info", "nic_model::device[qp]=trace"] {
+        for filter in [
+            "debug",
+            "TRACE",
+            "off",
+            "verbs_provider=debug,info",
+            "nic_model::device[qp]=trace",
+        ] {
             resolve(&[("log", filter)], &[]).unwrap();
         }
     }

@@ -34,7 +34,9 @@ pub fn prepare(library: &Path, runtime_dir: Option<&Path>) -> Result<PathBuf> {
             Err(error) => trouble = format!("{}: {error}", directory.display()),
         }
     }
-    Err(Failure::Machine(format!("cannot make the library directory {trouble}; remove it or set XDG_RUNTIME_DIR")))
+    Err(Failure::Machine(format!(
+        "cannot make the library directory {trouble}; remove it or set XDG_RUNTIME_DIR"
+    )))
 }
 
 /// `sudo` and `su` leave the caller's XDG_RUNTIME_DIR in place: it has to be ours, and a path the loader can split.
@@ -46,7 +48,11 @@ fn usable_runtime_dir(directory: &Path, owner: u32) -> bool {
 
 /// Whether a path survives in `LD_PRELOAD` and `LD_LIBRARY_PATH`, which know no quoting.
 pub fn splits_cleanly(path: &Path) -> bool {
-    !path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b';' | b'$' | b'\t' | b'\n'))
+    !path
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .any(|byte| matches!(byte, b' ' | b':' | b';' | b'$' | b'\t' | b'\n'))
 }
 
 fn fill(directory: &Path, library: &Path, owner: u32) -> io::Result<()> {
@@ -58,7 +64,10 @@ fn fill(directory: &Path, library: &Path, owner: u32) -> io::Result<()> {
     // lstat: a symlink planted in /tmp is not a directory.
     let meta = fs::symlink_metadata(directory)?;
     if !meta.is_dir() || meta.uid() != owner || meta.mode() & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else, or others may write"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to somebody else, or others may write",
+        ));
     }
     for name in NAMES {
         let link = directory.join(name);
@@ -75,7 +84,9 @@ fn fill(directory: &Path, library: &Path, owner: u32) -> io::Result<()> {
 
 /// FNV-1a: a name, not a secret; the directory's owner is what is trusted.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -108,7 +119,9 @@ mod tests {
     fn many_at_once_agree() {
         let (root, library) = setting();
         std::thread::scope(|scope| {
-            let made: Vec<_> = (0..8).map(|_| scope.spawn(|| prepare(&library, Some(root.path())).unwrap())).collect();
+            let made: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| prepare(&library, Some(root.path())).unwrap()))
+                .collect();
             for directory in made.into_iter().map(|thread| thread.join().unwrap()) {
                 assert_eq!(fs::read_link(directory.join("libibverbs.so.1")).unwrap(), library);
             }

@@ -53,13 +53,24 @@ fn a_wrong_environment_value_is_named_with_what_is_allowed() {
 #[test]
 fn an_unknown_flag_is_named_with_those_there_are() {
     let outcome = alone(&Tool::new("true").flag("--bogus", "1"), 20);
-    refused(&outcome, 2, &["--bogus", "--netdev", "--addr", "--faults", "--pcap", "--rcvbuf", "--log"]);
+    refused(
+        &outcome,
+        2,
+        &[
+            "--bogus", "--netdev", "--addr", "--faults", "--pcap", "--rcvbuf", "--log",
+        ],
+    );
 }
 
 #[test]
 fn a_missing_command_has_the_status_of_a_shell() {
-    refused(&alone(&Tool::new("no-such-tool"), 20), 127, &["no-such-tool"]);
-    refused(&alone(&Tool::new("/etc/passwd"), 20), 126, &["/etc/passwd"]);
+    let addr = Place::new().addr;
+    refused(
+        &alone(&Tool::new("no-such-tool").addr(addr), 20),
+        127,
+        &["no-such-tool"],
+    );
+    refused(&alone(&Tool::new("/etc/passwd").addr(addr), 20), 126, &["/etc/passwd"]);
 }
 
 #[test]
@@ -80,16 +91,30 @@ fn the_command_keeps_its_status_and_its_signals() {
 fn the_command_sees_the_settings_and_nothing_is_printed() {
     let place = Place::new();
     let script = "echo $ADVERB_ADDR $ADVERB_RCVBUF $ADVERB_LOG";
-    let tool = Tool::new("sh").arg("-c").arg(script).addr(place.addr).env("ADVERB_RCVBUF", "212992");
+    let tool = Tool::new("sh")
+        .arg("-c")
+        .arg(script)
+        .addr(place.addr)
+        .env("ADVERB_RCVBUF", "212992");
     let outcome = alone(&tool.flag("--log", "warn"), 20);
     assert!(outcome.succeeded() && outcome.stderr.is_empty(), "{outcome}");
-    assert_eq!(outcome.stdout.trim(), format!("{} 212992 warn", place.addr), "{outcome}");
+    assert_eq!(
+        outcome.stdout.trim(),
+        format!("{} 212992 warn", place.addr),
+        "{outcome}"
+    );
 }
 
 #[test]
 fn a_command_without_verbs_is_left_alone() {
     // The library is in the process, and has made no thread, no socket and no file.
-    let outcome = alone(&Tool::new("sh").arg("-c").arg("ls -l /proc/self/fd /proc/self/task; exec true"), 20);
+    let outcome = alone(
+        &Tool::new("sh")
+            .arg("-c")
+            .arg("ls -l /proc/self/fd /proc/self/task; exec true")
+            .addr(Place::new().addr),
+        20,
+    );
     assert!(outcome.succeeded() && outcome.stderr.is_empty(), "{outcome}");
     assert!(!outcome.stdout.contains("socket:"), "{outcome}");
 }
@@ -111,5 +136,8 @@ fn the_devices_are_listed() {
     let adverb = stage().path("adverb").display().to_string();
     let outcome = alone(&Tool::new(&adverb).arg("devices").bare(), 20);
     assert!(outcome.succeeded(), "{outcome}");
-    assert!(outcome.stdout.starts_with("DEVICE") && outcome.stdout.contains("adverb0"), "{outcome}");
+    assert!(
+        outcome.stdout.starts_with("DEVICE") && outcome.stdout.contains("adverb0"),
+        "{outcome}"
+    );
 }

@@ -19,7 +19,11 @@ fn open_directory() -> tempfile::TempDir {
 }
 
 fn captured(pair: Pair, server: &Path, client: &Path) {
-    let pair = Pair { server: pair.server.clone().pcap(server), client: pair.client.clone().pcap(client), ..pair };
+    let pair = Pair {
+        server: pair.server.clone().pcap(server),
+        client: pair.client.clone().pcap(client),
+        ..pair
+    };
     pass(pair);
 }
 
@@ -45,7 +49,9 @@ fn frames(file: &Path) -> Vec<Vec<u8>> {
 /// Reflected CRC-32, a bit at a time: nothing shared with the implementation under test.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+    !bytes
+        .iter()
+        .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// Whether the ICRC at the end of a RoCEv2 frame is right (IBTA annex A17.3.3): 64 bits of ones, then IP header, UDP
@@ -81,8 +87,15 @@ fn icrc_is_right(frame: &[u8]) -> bool {
 fn check(file: &Path, least: usize) {
     let frames = frames(file);
     assert!(frames.len() >= least, "{} has {} packets", file.display(), frames.len());
-    let wrong: Vec<usize> = (0..frames.len()).filter(|index| !icrc_is_right(&frames[*index])).collect();
-    assert!(wrong.is_empty(), "{}: wrong ICRC in packets {wrong:?} of {}", file.display(), frames.len());
+    let wrong: Vec<usize> = (0..frames.len())
+        .filter(|index| !icrc_is_right(&frames[*index]))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{}: wrong ICRC in packets {wrong:?} of {}",
+        file.display(),
+        frames.len()
+    );
 
     let tshark = |filter: &str| {
         let output = Command::new("tshark").arg("-r").arg(file).args(["-Y", filter]).output();
@@ -91,13 +104,20 @@ fn check(file: &Path, least: usize) {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!(tshark("_ws.malformed"), "");
-    assert_eq!(tshark("infiniband").lines().count(), frames.len(), "packets that tshark takes for something else");
+    assert_eq!(
+        tshark("infiniband").lines().count(),
+        frames.len(),
+        "packets that tshark takes for something else"
+    );
 }
 
 #[test]
 fn classic_and_new_captures_decode_without_malformed_packets() {
     let directory = open_directory();
-    let (server, client) = (directory.path().join("server.pcap"), directory.path().join("client.pcapng"));
+    let (server, client) = (
+        directory.path().join("server.pcap"),
+        directory.path().join("client.pcapng"),
+    );
     captured(rping(Place::new(), "-v -V -C 20 -S 10000"), &server, &client);
     check(&server, 200);
     check(&client, 200);
@@ -106,8 +126,15 @@ fn classic_and_new_captures_decode_without_malformed_packets() {
 #[test]
 fn a_capture_over_ipv6_decodes() {
     let directory = open_directory();
-    let (server, client) = (directory.path().join("server.pcap"), directory.path().join("client.pcap"));
-    captured(rping(Place::at(std::net::Ipv6Addr::LOCALHOST.into()), "-v -V -C 5 -S 4096"), &server, &client);
+    let (server, client) = (
+        directory.path().join("server.pcap"),
+        directory.path().join("client.pcap"),
+    );
+    captured(
+        rping(Place::at(std::net::Ipv6Addr::LOCALHOST.into()), "-v -V -C 5 -S 4096"),
+        &server,
+        &client,
+    );
     check(&server, 40);
     check(&client, 40);
 }
@@ -134,7 +161,10 @@ fn every_operation_of_perftest_decodes() {
 fn a_capture_of_a_faulty_network_shows_what_was_sent() {
     // Corruption is left out: its packets have a wrong ICRC by design.
     let directory = open_directory();
-    let (server, client) = (directory.path().join("server.pcap"), directory.path().join("client.pcap"));
+    let (server, client) = (
+        directory.path().join("server.pcap"),
+        directory.path().join("client.pcap"),
+    );
     let faults = FAULTS.replace("corrupt=0.005", "corrupt=0");
     let pair = rping(Place::new(), "-V -C 50 -S 4096").both(|tool| tool.faults(&format!("{faults},seed=5")));
     captured(pair.limit(120), &server, &client);

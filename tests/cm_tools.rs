@@ -16,7 +16,9 @@ fn returned_zero(report: &Report, words: &str) {
 fn no_complaint(report: &Report) {
     for side in [&report.server, &report.client] {
         let said = side.said().to_lowercase();
-        let complaint = ["fail", "error", "verification"].into_iter().find(|word| said.contains(word));
+        let complaint = ["fail", "error", "verification"]
+            .into_iter()
+            .find(|word| said.contains(word));
         assert_eq!(complaint, None, "\n{report}");
     }
 }
@@ -43,7 +45,11 @@ fn ucmatose_migrates_its_connections() {
 fn udaddy_resolves_and_sends_datagrams() {
     // Its -p is a port space: the port is fixed, the address is its own.
     let place = Place::new();
-    let side = |role: &str| Tool::new("udaddy").args(&format!("{role} {}", place.addr)).addr(place.addr);
+    let side = |role: &str| {
+        Tool::new("udaddy")
+            .args(&format!("{role} {}", place.addr))
+            .addr(place.addr)
+    };
     let report = pass(Pair::new(side("-b"), side("-s"), Listening::ConnectionManager));
     returned_zero(&report, "return status 0");
 }
@@ -64,7 +70,11 @@ fn rstream_of_all_sizes() {
     no_complaint(&report);
     for side in [&report.server, &report.client] {
         let rows = results::rstream(&side.stdout);
-        assert!(rows.iter().any(|(name, ..)| name == "6m_bw") && rows.len() > 50, "{} rows\n{report}", rows.len());
+        assert!(
+            rows.iter().any(|(name, ..)| name == "6m_bw") && rows.len() > 50,
+            "{} rows\n{report}",
+            rows.len()
+        );
     }
 }
 
@@ -89,8 +99,16 @@ fn rstream_blocking_nonblocking_and_resolving() {
 fn cmtime_makes_200_connections() {
     let report = pass(bound(Place::new(), "cmtime -c 200").stopping_server());
     no_complaint(&report);
-    for step in ["create id", "bind addr", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"]
-    {
+    for step in [
+        "create id",
+        "bind addr",
+        "resolve addr",
+        "resolve route",
+        "create qp",
+        "connect",
+        "disconnect",
+        "destroy",
+    ] {
         assert!(report.client.stdout.contains(step), "'{step}' is missing\n{report}");
     }
 }

@@ -7,14 +7,23 @@ mod harness;
 use harness::{FAULTS, Listening, Pair, Place, Tool, Turn, bound, over_tcp, pass_together, results, rping, stage_with};
 
 fn under_every_seed(make: impl Fn() -> Pair, seconds: u64) -> Vec<harness::Report> {
-    let pair = |seed: u32| make().both(|tool| tool.faults(&format!("{FAULTS},seed={seed}"))).limit(seconds);
+    let pair = |seed: u32| {
+        make()
+            .both(|tool| tool.faults(&format!("{FAULTS},seed={seed}")))
+            .limit(seconds)
+    };
     pass_together((1..=10).map(pair).collect())
 }
 
 #[test]
 fn rping_verifies_five_hundred_pings_under_ten_seeds() {
     for report in under_every_seed(|| rping(Place::new(), "-v -V -C 500"), 240) {
-        let pings = report.client.stdout.lines().filter(|line| line.contains("ping data")).count();
+        let pings = report
+            .client
+            .stdout
+            .lines()
+            .filter(|line| line.contains("ping data"))
+            .count();
         assert_eq!(pings, 500, "\n{report}");
     }
 }

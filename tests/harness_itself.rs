@@ -32,14 +32,22 @@ print(c.recv(100).decode())
 
 fn echo() -> Pair {
     let port = Place::new().port;
-    Pair::new(python(ECHO_SERVER, port), python(ECHO_CLIENT, port), Listening::Tcp(port)).limit(20)
+    Pair::new(
+        python(ECHO_SERVER, port),
+        python(ECHO_CLIENT, port),
+        Listening::Tcp(port),
+    )
+    .limit(20)
 }
 
 #[test]
 fn the_client_starts_when_the_server_listens() {
     let report = run(echo());
     assert!(report.succeeded(), "\n{report}");
-    assert_eq!((report.server.stdout.trim(), report.client.stdout.trim()), ("served", "hello"));
+    assert_eq!(
+        (report.server.stdout.trim(), report.client.stdout.trim()),
+        ("served", "hello")
+    );
 }
 
 #[test]
@@ -53,7 +61,10 @@ fn a_failing_side_fails_the_pair_and_both_are_shown() {
     let client = plain("sh -c").arg("echo out; echo err >&2; exit 3");
     let report = run(Pair::new(python(ECHO_SERVER, port), client, Listening::Tcp(port)).limit(1));
     assert!(!report.succeeded());
-    assert_eq!((report.client.status, report.server.status), (Status::Code(3), Status::TimedOut));
+    assert_eq!(
+        (report.client.status, report.server.status),
+        (Status::Code(3), Status::TimedOut)
+    );
     let shown = report.to_string();
     for words in ["stdout: out", "stderr: err", "TimedOut after", "Code(3) after"] {
         assert!(shown.contains(words), "'{words}' is missing\n{shown}");
@@ -71,7 +82,10 @@ fn a_server_that_ends_early_does_not_hold_the_client() {
 
 #[test]
 fn a_process_is_killed_at_its_limit() {
-    let outcome = plain("sleep 60").spawn(stage()).expect("start").wait(Duration::from_millis(300));
+    let outcome = plain("sleep 60")
+        .spawn(stage())
+        .expect("start")
+        .wait(Duration::from_millis(300));
     assert_eq!(outcome.status, Status::TimedOut);
 }
 
@@ -79,7 +93,10 @@ fn a_process_is_killed_at_its_limit() {
 fn a_server_that_serves_for_ever_is_stopped() {
     let port = Place::new().port;
     let server = plain("python3 -m http.server --bind 127.0.0.1").arg(port.to_string());
-    let client = python("import sys, urllib.request as u; u.urlopen(f'http://127.0.0.1:{sys.argv[1]}/').read(1)", port);
+    let client = python(
+        "import sys, urllib.request as u; u.urlopen(f'http://127.0.0.1:{sys.argv[1]}/').read(1)",
+        port,
+    );
     let report = run(Pair::new(server, client, Listening::Tcp(port)).stopping_server());
     assert!(report.succeeded(), "\n{report}");
     assert_eq!(report.server.status, Status::Signal(15), "\n{report}");
@@ -95,7 +112,10 @@ fn nothing_outlives_its_handle() {
 
 #[test]
 fn tools_run_unprivileged() {
-    let outcome = plain("id -u").spawn(stage()).expect("start").wait(Duration::from_secs(5));
+    let outcome = plain("id -u")
+        .spawn(stage())
+        .expect("start")
+        .wait(Duration::from_secs(5));
     assert!(outcome.succeeded(), "{outcome}");
     assert_ne!(outcome.stdout.trim(), "0");
 }

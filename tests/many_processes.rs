@@ -24,7 +24,11 @@ fn the_death_of_one_client_leaves_seven_and_the_next() {
 
     // All eight are connected before one of them dies.
     let connected = |said: &str| said.matches("cma_event type RDMA_CM_EVENT_ESTABLISHED").count() >= 8;
-    assert!(serving.server().wait_until(Duration::from_secs(30), connected), "{}", serving.server().stderr());
+    assert!(
+        serving.server().wait_until(Duration::from_secs(30), connected),
+        "{}",
+        serving.server().stderr()
+    );
     clients.remove(3).kill();
 
     // Clients close with a DISCONNECTED event at the server; the dead one has it done for it.
@@ -33,9 +37,17 @@ fn the_death_of_one_client_leaves_seven_and_the_next() {
         assert!(outcome.succeeded(), "{outcome}");
     }
     let disconnected = |said: &str| said.matches("DISCONNECT EVENT").count() >= 8;
-    assert!(serving.server().wait_until(Duration::from_secs(30), disconnected), "{}", serving.server().stderr());
+    assert!(
+        serving.server().wait_until(Duration::from_secs(30), disconnected),
+        "{}",
+        serving.server().stderr()
+    );
 
-    let next = rping(place, "-V -C 20 -S 4096").client.spawn(stage()).expect("start").wait(Duration::from_secs(60));
+    let next = rping(place, "-V -C 20 -S 4096")
+        .client
+        .spawn(stage())
+        .expect("start")
+        .wait(Duration::from_secs(60));
     assert!(next.succeeded(), "{next}");
     let report = serving.close(next);
     assert!(report.succeeded(), "\n{report}");
@@ -86,7 +98,12 @@ fn nothing_keeps_the_pipe_of_a_finished_command_open() {
     let place = Place::new();
     let pair = over_tcp(place, "ibv_rc_pingpong -g 0 -c");
     // `cat` ends only when every holder of the pipe has closed it.
-    let piped = Tool::new("sh").bare().arg("-c").arg("\"$@\" | cat").arg("sh").arg(stage().path("adverb"));
+    let piped = Tool::new("sh")
+        .bare()
+        .arg("-c")
+        .arg("\"$@\" | cat")
+        .arg("sh")
+        .arg(stage().path("adverb"));
     let piped = piped.args(&format!("run --addr {} --", place.addr));
     let client = piped.args(&format!("ibv_rc_pingpong -g 0 -c -p {} {}", place.port, place.addr));
     let report = Pair { client, ..pair }.limit(20).run(stage()).expect("start");

@@ -16,7 +16,10 @@ struct Namespace {
 impl Namespace {
     fn new(label: &str) -> Self {
         let name = format!("adverb-{label}-{}", std::process::id());
-        let namespace = Self { name, addr: [10, 81, 0, 1].into() };
+        let namespace = Self {
+            name,
+            addr: [10, 81, 0, 1].into(),
+        };
         ip(&format!("netns add {}", namespace.name));
         let inside = |line: &str| ip(&format!("-n {} {line}", namespace.name));
         inside("link set lo up");
@@ -40,7 +43,10 @@ impl Drop for Namespace {
 }
 
 fn ip(line: &str) {
-    let status = Command::new("ip").args(line.split_whitespace()).status().expect("ip; run `make setup`");
+    let status = Command::new("ip")
+        .args(line.split_whitespace())
+        .status()
+        .expect("ip; run `make setup`");
     assert!(status.success(), "ip {line}");
 }
 
@@ -54,10 +60,19 @@ fn rping_on_a_veth_address() {
     // By address, and by interface.
     for by_name in [false, true] {
         let pair = namespace.enter(rping(Place::at(namespace.addr), "-v -V -C 100 -S 4096"));
-        let pair = if by_name { pair.both(|tool| tool.flag("--netdev", "veth0")) } else { pair };
+        let pair = if by_name {
+            pair.both(|tool| tool.flag("--netdev", "veth0"))
+        } else {
+            pair
+        };
         let report = pair.run(stage()).expect("start");
         assert!(report.succeeded(), "\n{report}");
-        let pings = report.client.stdout.lines().filter(|line| line.contains("ping data")).count();
+        let pings = report
+            .client
+            .stdout
+            .lines()
+            .filter(|line| line.contains("ping data"))
+            .count();
         assert_eq!(pings, 100, "\n{report}");
     }
 }
@@ -82,7 +97,9 @@ fn an_interface_that_is_down_is_named() {
     }
     let namespace = Namespace::new("down");
     ip(&format!("-n {} link set veth1 down", namespace.name));
-    let tool = harness::Tool::new("true").flag("--netdev", "veth1").in_namespace(&namespace.name);
+    let tool = harness::Tool::new("true")
+        .flag("--netdev", "veth1")
+        .in_namespace(&namespace.name);
     let outcome = harness::alone(&tool, 20);
     assert_eq!(outcome.status, harness::Status::Code(125), "{outcome}");
     assert!(outcome.stderr.contains("ip link set veth1 up"), "{outcome}");

@@ -9,8 +9,17 @@ const WITH_ATOMIC: [&str; 4] = ["ib_send_lat", "ib_write_lat", "ib_read_lat", "i
 
 /// How many rows of numbers follow the heading. With `-D` perftest prints averages only, so columns are not read.
 fn rows(text: &str) -> usize {
-    let after = text.lines().skip_while(|line| !line.trim_start().starts_with("#bytes")).skip(1);
-    after.filter(|line| line.split_whitespace().next().is_some_and(|word| word.parse::<u64>().is_ok())).count()
+    let after = text
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("#bytes"))
+        .skip(1);
+    after
+        .filter(|line| {
+            line.split_whitespace()
+                .next()
+                .is_some_and(|word| word.parse::<u64>().is_ok())
+        })
+        .count()
 }
 
 fn each(tools: &[&str], flags: &str, expected: usize) {

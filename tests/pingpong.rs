@@ -25,7 +25,9 @@ fn the_device_describes_itself_sanely() {
     assert!(outcome.succeeded(), "{outcome}");
     let value = |key: &str| {
         let line = outcome.stdout.lines().find(|line| line.trim_start().starts_with(key));
-        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        line.and_then(|line| line.split_once(':'))
+            .map(|(_, value)| value.trim().to_owned())
+            .unwrap_or_default()
     };
     let expected = [
         ("hca_id", "adverb0"),
@@ -41,8 +43,19 @@ fn the_device_describes_itself_sanely() {
         assert_eq!(value(key), wanted, "{key}\n{outcome}");
     }
     assert_ne!(value("node_guid"), "0000:0000:0000:0000", "{outcome}");
-    let number = |key: &str| value(key).split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-    for (key, least) in [("max_qp_wr", 16384), ("max_sge", 16), ("max_qp_rd_atom", 16), ("max_cqe", 65535)] {
+    let number = |key: &str| {
+        value(key)
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    for (key, least) in [
+        ("max_qp_wr", 16384),
+        ("max_sge", 16),
+        ("max_qp_rd_atom", 16),
+        ("max_cqe", 65535),
+    ] {
         assert!(number(key) >= least, "{key} {}\n{outcome}", number(key));
     }
     assert!(outcome.stdout.contains("RoCE v2"), "{outcome}");
@@ -66,7 +79,10 @@ fn reliable_connection_at_path_mtu_1024() {
 #[test]
 fn reliable_connection_at_every_path_mtu() {
     for mtu in [256, 512, 2048, 4096] {
-        pass_with_numbers(over_tcp(Place::new(), &format!("ibv_rc_pingpong -g 0 -c -n 200 -m {mtu}")));
+        pass_with_numbers(over_tcp(
+            Place::new(),
+            &format!("ibv_rc_pingpong -g 0 -c -n 200 -m {mtu}"),
+        ));
     }
 }
 

@@ -26,8 +26,16 @@ fn a_hundred_pings_of_4096_bytes() {
 #[test]
 fn on_the_plain_loopback_address_without_any_flag() {
     let place = Place::at([127, 0, 0, 1].into());
-    let line = |role: &str| harness::Tool::new(&format!("rping {role} -a 127.0.0.1 -p {} -v -V -C 100 -S 4096", place.port));
-    pass_with_pings(Pair::new(line("-s"), line("-c"), harness::Listening::ConnectionManager), 100);
+    let line = |role: &str| {
+        harness::Tool::new(&format!(
+            "rping {role} -a 127.0.0.1 -p {} -v -V -C 100 -S 4096",
+            place.port
+        ))
+    };
+    pass_with_pings(
+        Pair::new(line("-s"), line("-c"), harness::Listening::ConnectionManager),
+        100,
+    );
 }
 
 #[test]
@@ -37,7 +45,10 @@ fn pings_larger_than_a_packet() {
 
 #[test]
 fn over_ipv6() {
-    pass_with_pings(rping(Place::at(Ipv6Addr::LOCALHOST.into()), "-v -V -C 100 -S 4096"), 100);
+    pass_with_pings(
+        rping(Place::at(Ipv6Addr::LOCALHOST.into()), "-v -V -C 100 -S 4096"),
+        100,
+    );
 }
 
 #[test]
@@ -76,7 +87,10 @@ fn a_persistent_server_serves_eight_clients_at_once() {
     pair.server = pair.server.arg("-P");
     let serving = pair.serve(stage()).expect("start");
     let clients: Vec<_> = (0..8).map(|_| serving.client(stage()).expect("start")).collect();
-    let mut outcomes: Vec<_> = clients.into_iter().map(|client| client.wait(Duration::from_secs(60))).collect();
+    let mut outcomes: Vec<_> = clients
+        .into_iter()
+        .map(|client| client.wait(Duration::from_secs(60)))
+        .collect();
     for outcome in &outcomes {
         assert!(outcome.succeeded() && pings(&outcome.stdout) == 50, "{outcome}");
     }

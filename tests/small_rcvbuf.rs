@@ -17,7 +17,10 @@ fn rping() {
 
 #[test]
 fn rc_and_ud_pingpong() {
-    pass(small(over_tcp(Place::new(), "ibv_rc_pingpong -g 0 -c -s 1048576 -n 200")));
+    pass(small(over_tcp(
+        Place::new(),
+        "ibv_rc_pingpong -g 0 -c -s 1048576 -n 200",
+    )));
     pass(small(over_tcp(Place::new(), "ibv_ud_pingpong -g 0 -c")));
 }
 
@@ -32,7 +35,10 @@ fn bandwidth_tools() {
 fn bandwidth_tools_with_deep_queues_in_both_directions() {
     for tool in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
         pass(small(over_tcp(Place::new(), &format!("{tool} -F -b -q 8"))));
-        pass(small(over_tcp(Place::new(), &format!("{tool} -F -t 512 -s 65536 -n 5000"))));
+        pass(small(over_tcp(
+            Place::new(),
+            &format!("{tool} -F -t 512 -s 65536 -n 5000"),
+        )));
     }
 }
 
@@ -70,5 +76,9 @@ fn faults() {
 #[test]
 fn eight_pairs_on_one_address() {
     let place = Place::new();
-    pass_together((0..8).map(|_| small(over_tcp(place.sibling(), "ib_write_bw -F -n 2000"))).collect());
+    pass_together(
+        (0..8)
+            .map(|_| small(over_tcp(place.sibling(), "ib_write_bw -F -n 2000")))
+            .collect(),
+    );
 }

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long each raw measurement runs.
@@ -26,7 +27,17 @@ struct Row {
     aim: &'static str,
 }
 
-fn main() -> io::Result<()> {
+fn main() -> ExitCode {
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> io::Result<()> {
     let bench = tools::Bench::new()?;
     step("raw UDP, memcpy and TCP");
     let udp_4096 = udp::blast(4096 + udp::OVERHEAD, SPAN)?;
@@ -120,11 +131,21 @@ fn document(rows: &[Row], copy_hot: f64, lost: &[(&str, f64)]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{}\n", machine());
     let _ = writeln!(out, "| what | Adverb | raw | ratio | aim |\n|---|---:|---:|---:|---:|");
-    for Row { what, adverb, raw, ratio, aim } in rows {
+    for Row {
+        what,
+        adverb,
+        raw,
+        ratio,
+        aim,
+    } in rows
+    {
         let _ = writeln!(out, "| {what} | {adverb} | {raw} | {ratio:.2} | {aim} |");
     }
     let _ = writeln!(out, "\nmemcpy of 64 KiB (hot cache): {copy_hot:.1} Gbit/s.");
-    let lost: Vec<String> = lost.iter().map(|(size, lost)| format!("{:.1} % at {size}", lost * 100.0)).collect();
+    let lost: Vec<String> = lost
+        .iter()
+        .map(|(size, lost)| format!("{:.1} % at {size}", lost * 100.0))
+        .collect();
     let _ = writeln!(
         out,
         "The raw sender has no flow control; its rate is what arrived. Datagrams lost: {}.\nPer layer: `cargo bench`.",
@@ -136,7 +157,10 @@ fn document(rows: &[Row], copy_hot: f64, lost: &[(&str, f64)]) -> String {
 /// Processor, number of cores, kernel.
 fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or_default();
     let model = model.trim_start_matches([' ', '\t', ':']);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

@@ -56,7 +56,9 @@ pub(crate) fn blast(size: usize, span: Duration) -> io::Result<Rate> {
     });
 
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let std::net::SocketAddr::V4(v4) = address else { return Err(io::Error::other("not IPv4")) };
+    let std::net::SocketAddr::V4(v4) = address else {
+        return Err(io::Error::other("not IPv4"));
+    };
     let to = SockaddrIn::from(v4);
     let batch = vec![7_u8; size * (BATCH.0 / size).clamp(1, BATCH.1)];
     let segment = u16::try_from(size).map_err(io::Error::other)?;
@@ -80,7 +82,10 @@ pub(crate) fn blast(size: usize, span: Duration) -> io::Result<Rate> {
 
 /// Half the round trip of a datagram between two threads that spin, in microseconds.
 pub(crate) fn ping_pong(size: usize, span: Duration) -> io::Result<f64> {
-    let (here, there) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
+    let (here, there) = (
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?,
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?,
+    );
     here.connect(there.local_addr()?)?;
     there.connect(here.local_addr()?)?;
     here.set_nonblocking(true)?;

@@ -92,7 +92,13 @@ impl Endpoint {
         // endpoint, is `words` long and outlives its registration.
         unsafe {
             let pd = made(ibv_alloc_pd(context))?;
-            let cq = made(ibv_create_cq(context, signed(2 * DEPTH), ptr::null_mut(), ptr::null_mut(), 0))?;
+            let cq = made(ibv_create_cq(
+                context,
+                signed(2 * DEPTH),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            ))?;
             let mr = made(ibv_reg_mr(pd, memory.cast(), words * 8, signed(access())))?;
             let mut init: ibv_qp_init_attr = std::mem::zeroed();
             init.send_cq = cq;
@@ -115,7 +121,17 @@ impl Endpoint {
                 rkey: (*mr).rkey,
                 gid: u128::from_be_bytes(gid.raw),
             };
-            Ok(Self { context, pd, cq, qp, mr, memory, words, mtu: port.active_mtu, card })
+            Ok(Self {
+                context,
+                pd,
+                cq,
+                qp,
+                mr,
+                memory,
+                words,
+                mtu: port.active_mtu,
+                card,
+            })
         }
     }
 
@@ -150,7 +166,9 @@ impl Endpoint {
             attr.min_rnr_timer = 12;
             attr.ah_attr.is_global = 1;
             attr.ah_attr.port_num = 1;
-            attr.ah_attr.grh.dgid = ibv_gid { raw: peer.gid.to_be_bytes() };
+            attr.ah_attr.grh.dgid = ibv_gid {
+                raw: peer.gid.to_be_bytes(),
+            };
             attr.ah_attr.grh.sgid_index = 0;
             attr.ah_attr.grh.hop_limit = 64;
             self.modify(
@@ -218,9 +236,18 @@ impl Endpoint {
             wr.sg_list = &raw mut sge;
             wr.num_sge = 1;
             wr.opcode = request.opcode;
-            wr.send_flags = if request.signaled { ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
+            wr.send_flags = if request.signaled {
+                ibv_send_flags::IBV_SEND_SIGNALED.0
+            } else {
+                0
+            };
             if request.opcode == ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD {
-                wr.wr.atomic = atomic_t { remote_addr, compare_add: request.add, swap: 0, rkey };
+                wr.wr.atomic = atomic_t {
+                    remote_addr,
+                    compare_add: request.add,
+                    swap: 0,
+                    rkey,
+                };
             } else {
                 wr.wr.rdma = rdma_t { remote_addr, rkey };
             }
@@ -231,10 +258,17 @@ impl Endpoint {
 
     fn sge(&self, offset: usize, length: u32) -> ibv_sge {
         let end = offset.checked_add(length as usize);
-        assert!(end.is_some_and(|end| end <= self.words * 8), "{offset} + {length} is outside the buffer");
+        assert!(
+            end.is_some_and(|end| end <= self.words * 8),
+            "{offset} + {length} is outside the buffer"
+        );
         // SAFETY: the MR is alive.
         let lkey = unsafe { (*self.mr).lkey };
-        ibv_sge { addr: self.card.va + offset as u64, length, lkey }
+        ibv_sge {
+            addr: self.card.va + offset as u64,
+            length,
+            lkey,
+        }
     }
 
     /// Waits, spinning, for the next completion; one that is not a success is an error.
@@ -248,9 +282,18 @@ impl Endpoint {
             match count {
                 0 => std::hint::spin_loop(),
                 1 if wc.status == ibv_wc_status::IBV_WC_SUCCESS => {
-                    return Ok(Completion { id: wc.wr_id, bytes: wc.byte_len });
+                    return Ok(Completion {
+                        id: wc.wr_id,
+                        bytes: wc.byte_len,
+                    });
                 }
-                1 => return Err(io::Error::other(format!("work request {}: {}", wc.wr_id, status_text(wc.status)))),
+                1 => {
+                    return Err(io::Error::other(format!(
+                        "work request {}: {}",
+                        wc.wr_id,
+                        status_text(wc.status)
+                    )));
+                }
                 _ => return Err(io::Error::other("polling the CQ failed")),
             }
         }
@@ -296,7 +339,10 @@ pub fn meet(role: Role, host: &str, port: u16) -> io::Result<TcpStream> {
 
 /// Tells the peer our card and reads its own.
 pub fn swap(stream: &TcpStream, card: &Card) -> io::Result<Card> {
-    say(stream, &format!("{} {} {} {} {}", card.qpn, card.psn, card.va, card.rkey, card.gid))?;
+    say(
+        stream,
+        &format!("{} {} {} {} {}", card.qpn, card.psn, card.va, card.rkey, card.gid),
+    )?;
     let line = hear(stream)?;
     let words: Vec<u128> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [qpn, psn, va, rkey, gid] = words[..] else {
@@ -304,7 +350,13 @@ pub fn swap(stream: &TcpStream, card: &Card) -> io::Result<Card> {
     };
     let narrow = |word: u128| u32::try_from(word).map_err(io::Error::other);
     let va = u64::try_from(va).map_err(io::Error::other)?;
-    Ok(Card { qpn: narrow(qpn)?, psn: narrow(psn)?, va, rkey: narrow(rkey)?, gid })
+    Ok(Card {
+        qpn: narrow(qpn)?,
+        psn: narrow(psn)?,
+        va,
+        rkey: narrow(rkey)?,
+        gid,
+    })
 }
 
 /// Sends a line.
@@ -336,7 +388,10 @@ fn open_device(name: Option<&str>) -> io::Result<*mut ibv_context> {
         });
         let context = match wanted {
             Some(device) => made(ibv_open_device(device)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, "no such device; start it with `adverb run --`")),
+            None => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "no such device; start it with `adverb run --`",
+            )),
         };
         ibv_free_device_list(list);
         context
@@ -352,12 +407,18 @@ fn access() -> u32 {
 
 fn status_text(status: ibv_wc_status::Type) -> String {
     // SAFETY: returns a static string for every value.
-    unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Verbs that make objects return null and set errno.
 fn made<T>(pointer: *mut T) -> io::Result<*mut T> {
-    if pointer.is_null() { Err(io::Error::last_os_error()) } else { Ok(pointer) }
+    if pointer.is_null() {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pointer)
+    }
 }
 
 /// Most others return the error number, or −1 and set errno.

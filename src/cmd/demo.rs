@@ -42,17 +42,59 @@ enum Style {
 }
 
 const ENTRIES: [Entry; 7] = [
-    entry("rping", "100 verified 4 KiB pings, READ and WRITE", "-v -V -C 100 -S 4096", Style::Rping, 2),
-    entry("ibv_rc_pingpong", "SEND/RECV of 4 KiB, data checked", "-g 0 -c -n 5000", Style::Pingpong, 2),
-    entry("ib_write_bw", "RDMA WRITE of 64 KiB", "-F --report_gbits", Style::Bandwidth, 4),
+    entry(
+        "rping",
+        "100 verified 4 KiB pings, READ and WRITE",
+        "-v -V -C 100 -S 4096",
+        Style::Rping,
+        2,
+    ),
+    entry(
+        "ibv_rc_pingpong",
+        "SEND/RECV of 4 KiB, data checked",
+        "-g 0 -c -n 5000",
+        Style::Pingpong,
+        2,
+    ),
+    entry(
+        "ib_write_bw",
+        "RDMA WRITE of 64 KiB",
+        "-F --report_gbits",
+        Style::Bandwidth,
+        4,
+    ),
     entry("ib_send_bw", "SEND of 64 KiB", "-F --report_gbits", Style::Bandwidth, 3),
-    entry("ib_read_bw", "RDMA READ of 64 KiB", "-F --report_gbits", Style::Bandwidth, 3),
-    entry("ib_write_lat", "RDMA WRITE of 8 bytes", "-F -s 8 -n 10000", Style::Latency, 2),
-    entry("rstream", "sockets over RDMA, 64 KiB, data checked", "-T v -S 65536 -I 50 -C 100", Style::Rstream, 4),
+    entry(
+        "ib_read_bw",
+        "RDMA READ of 64 KiB",
+        "-F --report_gbits",
+        Style::Bandwidth,
+        3,
+    ),
+    entry(
+        "ib_write_lat",
+        "RDMA WRITE of 8 bytes",
+        "-F -s 8 -n 10000",
+        Style::Latency,
+        2,
+    ),
+    entry(
+        "rstream",
+        "sockets over RDMA, 64 KiB, data checked",
+        "-T v -S 65536 -I 50 -C 100",
+        Style::Rstream,
+        4,
+    ),
 ];
 
 const fn entry(tool: &'static str, what: &'static str, flags: &'static str, style: Style, about: u64) -> Entry {
-    Entry { tool, what, flags, style, about }
+    Entry {
+        tool,
+        what,
+        flags,
+        style,
+        about,
+    }
 }
 
 /// Runs everything and prints the table.
@@ -60,7 +102,10 @@ pub fn main(args: &Args) -> Result<()> {
     let path = env::var_os("PATH");
     for entry in &ENTRIES {
         if checks::command(OsStr::new(entry.tool), path.as_deref()).is_err() {
-            return Err(Failure::NotFound(format!("{} is not installed; run `make setup`", entry.tool)));
+            return Err(Failure::NotFound(format!(
+                "{} is not installed; run `make setup`",
+                entry.tool
+            )));
         }
     }
     let machine = |error: std::io::Error| Failure::Machine(error.to_string());
@@ -72,7 +117,12 @@ pub fn main(args: &Args) -> Result<()> {
     let mut failed = BTreeMap::new();
     for (index, entry) in ENTRIES.iter().enumerate() {
         let left: u64 = ENTRIES[index..].iter().map(|entry| entry.about).sum();
-        progress(&format!("[{}/{}] {:<16} about {left} s to go", index + 1, ENTRIES.len(), entry.tool));
+        progress(&format!(
+            "[{}/{}] {:<16} about {left} s to go",
+            index + 1,
+            ENTRIES.len(),
+            entry.tool
+        ));
         let report = entry.pair().run(&stage).map_err(machine)?;
         let result = entry.result(&report);
         if args.verbose || result.is_none() {
@@ -86,11 +136,18 @@ pub fn main(args: &Args) -> Result<()> {
     }
     progress("");
     print!("{}", table(&rows));
-    println!("{} tools in {:.0?}, two processes each, no privileges, no RDMA hardware", rows.len(), started.elapsed());
+    println!(
+        "{} tools in {:.0?}, two processes each, no privileges, no RDMA hardware",
+        rows.len(),
+        started.elapsed()
+    );
     if failed.is_empty() {
         return Ok(());
     }
-    Err(Failure::Unsuccessful(format!("failed: {}", failed.into_values().collect::<Vec<_>>().join(", "))))
+    Err(Failure::Unsuccessful(format!(
+        "failed: {}",
+        failed.into_values().collect::<Vec<_>>().join(", ")
+    )))
 }
 
 /// Overwrites the progress line; without a terminal each step is a line of its own.
@@ -112,7 +169,12 @@ impl Entry {
     fn pair(&self) -> Pair {
         let place = Place::new();
         let (addr, port) = (place.addr, place.port);
-        let tool = || Tool::new(self.tool).addr(addr).args(self.flags).args(&format!("-p {port}"));
+        let tool = || {
+            Tool::new(self.tool)
+                .addr(addr)
+                .args(self.flags)
+                .args(&format!("-p {port}"))
+        };
         let (server, client, listening) = match self.style {
             Style::Rping => {
                 let side = |role: &str| tool().args(&format!("{role} -a {addr}"));
@@ -167,7 +229,10 @@ impl Entry {
 fn table(rows: &[(&Entry, Option<Numbers>)]) -> String {
     let line = |cells: [&str; 5]| {
         let [tool, what, result, bandwidth, latency] = cells;
-        format!("{tool:<17}{what:<42}{result:<8}{bandwidth:>14}{latency:>11}").trim_end().to_owned() + "\n"
+        format!("{tool:<17}{what:<42}{result:<8}{bandwidth:>14}{latency:>11}")
+            .trim_end()
+            .to_owned()
+            + "\n"
     };
     let mut out = line(["TOOL", "WHAT", "RESULT", "BANDWIDTH", "LATENCY"]);
     for (entry, numbers) in rows {
@@ -185,7 +250,10 @@ mod tests {
 
     #[test]
     fn the_table_shows_failures() {
-        let rows = [(&ENTRIES[0], None), (&ENTRIES[5], Some((String::new(), "3.10 µs".to_owned())))];
+        let rows = [
+            (&ENTRIES[0], None),
+            (&ENTRIES[5], Some((String::new(), "3.10 µs".to_owned()))),
+        ];
         let text = table(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("FAILED") && lines[2].ends_with("3.10 µs"), "{text}");

@@ -13,21 +13,33 @@ fn table(devices: &[NetDev]) -> String {
     let mut rows = vec![["DEVICE", "NETDEV", "STATE", "MTU", "PMTU", "GIDS"].map(str::to_owned)];
     let (up, down): (Vec<_>, Vec<_>) = devices.iter().partition(|device| device.up);
     for (index, device) in up.iter().enumerate() {
-        let state = if device.addresses.is_empty() { "no address" } else { "active" };
+        let state = if device.addresses.is_empty() {
+            "no address"
+        } else {
+            "active"
+        };
         rows.push(row(format!("adverb{index}"), state, device));
     }
     rows.extend(down.iter().map(|device| row("-".to_owned(), "down", device)));
 
-    let widths: Vec<usize> = (0..5).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..5)
+        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
     let line = |row: &[String; 6]| {
-        let cells: String = (0..5).map(|column| format!("{:<width$}  ", row[column], width = widths[column])).collect();
+        let cells: String = (0..5)
+            .map(|column| format!("{:<width$}  ", row[column], width = widths[column]))
+            .collect();
         format!("{cells}{}", row[5]).trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }
 
 fn row(device: String, state: &str, netdev: &NetDev) -> [String; 6] {
-    let gids: Vec<String> = netdev.gids().enumerate().map(|(index, gid)| format!("{index}={gid}")).collect();
+    let gids: Vec<String> = netdev
+        .gids()
+        .enumerate()
+        .map(|(index, gid)| format!("{index}={gid}"))
+        .collect();
     let of_link = |value: u32| if netdev.up { value.to_string() } else { "-".to_owned() };
     let (mtu, pmtu) = (of_link(netdev.mtu), of_link(netdev.pmtu()));
     [device, netdev.name.clone(), state.to_owned(), mtu, pmtu, gids.join(" ")]

@@ -35,7 +35,9 @@ pub fn main(args: Args) -> Result<Infallible> {
     }
 
     let Some((name, arguments)) = args.command.split_first() else {
-        return Err(Failure::Usage("CMD is missing; usage: adverb run [FLAGS] [--] CMD [ARGS]…".to_owned()));
+        return Err(Failure::Usage(
+            "CMD is missing; usage: adverb run [FLAGS] [--] CMD [ARGS]…".to_owned(),
+        ));
     };
     let program = checks::command(name, env::var_os("PATH").as_deref())?;
     let library_path = env::var_os("LD_LIBRARY_PATH");
@@ -45,11 +47,17 @@ pub fn main(args: Args) -> Result<Infallible> {
     }
 
     let exe = env::current_exe().map_err(|error| {
-        Failure::Machine(format!("cannot find out where adverb itself is: {error}; is /proc mounted?"))
+        Failure::Machine(format!(
+            "cannot find out where adverb itself is: {error}; is /proc mounted?"
+        ))
     })?;
     let library = locate::library(&exe, env::var_os("ADVERB_LIB").as_deref())?;
     let shelf = shelf::prepare(&library, env::var_os("XDG_RUNTIME_DIR").as_deref().map(Path::new))?;
-    let preload = if shelf::splits_cleanly(&library) { library } else { shelf.join("libibverbs.so.1") };
+    let preload = if shelf::splits_cleanly(&library) {
+        library
+    } else {
+        shelf.join("libibverbs.so.1")
+    };
 
     let error = Command::new(name)
         .args(arguments)
@@ -65,9 +73,10 @@ pub fn main(args: Args) -> Result<Infallible> {
 fn prepend(first: &OsStr, rest: Option<OsString>) -> OsString {
     let mut list = first.to_owned();
     let rest = rest.unwrap_or_default();
-    let others = rest.as_encoded_bytes().split(|byte| *byte == b':').filter(|element| {
-        !element.is_empty() && *element != first.as_encoded_bytes()
-    });
+    let others = rest
+        .as_encoded_bytes()
+        .split(|byte| *byte == b':')
+        .filter(|element| !element.is_empty() && *element != first.as_encoded_bytes());
     for element in others {
         use std::os::unix::ffi::OsStrExt;
         list.push(":");

@@ -33,7 +33,11 @@ fn text(processes: &[ProcessCounters]) -> String {
     for process in processes {
         let addresses: Vec<String> = process.addresses.iter().map(ToString::to_string).collect();
         let (pid, command, slot) = (process.pid, &process.command, process.slot);
-        out += &format!("{pid} {command} on {}, slot {slot}, {:.0} s\n", addresses.join(" "), process.seconds);
+        out += &format!(
+            "{pid} {command} on {}, slot {slot}, {:.0} s\n",
+            addresses.join(" "),
+            process.seconds
+        );
         for (name, value) in process.counters.iter().filter(|(_, value)| **value != 0) {
             out += &format!("  {name:<28} {value}\n");
         }
@@ -47,7 +51,9 @@ mod tests {
 
     #[test]
     fn zero_counters_are_left_out_of_the_text() {
-        let counters = [("sent_pkts", 12), ("rcvd_pkts", 0)].map(|(name, value)| (name.to_owned(), value)).into();
+        let counters = [("sent_pkts", 12), ("rcvd_pkts", 0)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
         let process = ProcessCounters {
             pid: 7,
             command: "rping".to_owned(),
@@ -56,7 +62,10 @@ mod tests {
             seconds: 2.0,
             counters,
         };
-        assert_eq!(text(&[process]), "7 rping on 127.0.0.1, slot 1, 2 s\n  sent_pkts                    12\n");
+        assert_eq!(
+            text(&[process]),
+            "7 rping on 127.0.0.1, slot 1, 2 s\n  sent_pkts                    12\n"
+        );
         assert_eq!(text(&[]), "no process has a device open\n");
     }
 }

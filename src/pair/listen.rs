@@ -13,9 +13,9 @@ const CM_CLAIM: &str = "@adverb/cm/";
 /// Whether process `pid` listens as described.
 pub(super) fn listens(pid: u32, listening: Listening) -> bool {
     match listening {
-        Listening::Tcp(port) => {
-            ["tcp", "tcp6"].into_iter().any(|table| has_tcp_listener(&read(&format!("/proc/{pid}/net/{table}")), port))
-        }
+        Listening::Tcp(port) => ["tcp", "tcp6"]
+            .into_iter()
+            .any(|table| has_tcp_listener(&read(&format!("/proc/{pid}/net/{table}")), port)),
         Listening::ConnectionManager => {
             let inodes = cm_claims(&read(&format!("/proc/{pid}/net/unix")));
             !inodes.is_empty() && owns_any(pid, &inodes)
@@ -25,13 +25,18 @@ pub(super) fn listens(pid: u32, listening: Listening) -> bool {
 
 fn read(path: &str) -> String {
     // The table of the process's own network namespace. A name in it need not be UTF-8.
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
 }
 
 fn has_tcp_listener(table: &str, port: u16) -> bool {
     table.lines().any(|line| {
         let mut fields = line.split_whitespace();
-        let bound = fields.nth(1).and_then(|local| local.rsplit_once(':')).map(|(_, port)| port.to_owned());
+        let bound = fields
+            .nth(1)
+            .and_then(|local| local.rsplit_once(':'))
+            .map(|(_, port)| port.to_owned());
         let listening = fields.nth(1) == Some("0A");
         listening && bound.is_some_and(|bound| u16::from_str_radix(&bound, 16) == Ok(port))
     })
@@ -40,11 +45,15 @@ fn has_tcp_listener(table: &str, port: u16) -> bool {
 /// Inodes of the sockets whose names claim a port of the connection manager.
 fn cm_claims(table: &str) -> Vec<String> {
     let claims = table.lines().filter(|line| line.contains(CM_CLAIM));
-    claims.filter_map(|line| line.split_whitespace().nth(6).map(str::to_owned)).collect()
+    claims
+        .filter_map(|line| line.split_whitespace().nth(6).map(str::to_owned))
+        .collect()
 }
 
 fn owns_any(pid: u32, inodes: &[String]) -> bool {
-    let Ok(descriptors) = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else { return false };
+    let Ok(descriptors) = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else {
+        return false;
+    };
     descriptors.flatten().any(|entry| {
         let target = fs::read_link(entry.path()).unwrap_or_default();
         let target = String::from_utf8_lossy(target.as_os_str().as_bytes()).into_owned();

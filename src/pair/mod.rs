@@ -84,7 +84,13 @@ pub struct Report {
 impl Pair {
     /// A pair whose server exits by itself, with a minute for each side.
     pub fn new(server: Tool, client: Tool, listening: Listening) -> Self {
-        Self { server, client, listening, server_end: ServerEnd::Exits, limit: Duration::from_secs(60) }
+        Self {
+            server,
+            client,
+            listening,
+            server_end: ServerEnd::Exits,
+            limit: Duration::from_secs(60),
+        }
     }
 
     /// With another time limit.
@@ -155,7 +161,11 @@ impl Serving {
         } else {
             server.wait(pair.limit)
         };
-        Report { server, client, server_stopped }
+        Report {
+            server,
+            client,
+            server_stopped,
+        }
     }
 }
 

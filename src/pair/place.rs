@@ -31,17 +31,26 @@ impl Place {
         let rest = index / 254;
         let octet = |value: u32| u8::try_from(value & 0xff).unwrap_or_default();
         let addr = Ipv4Addr::new(127, octet(1 + rest / 256), octet(rest % 256), octet(last));
-        Self { addr: addr.into(), port: free_port() }
+        Self {
+            addr: addr.into(),
+            port: free_port(),
+        }
     }
 
     /// Another port at the same address.
     pub fn sibling(self) -> Self {
-        Self { addr: self.addr, port: free_port() }
+        Self {
+            addr: self.addr,
+            port: free_port(),
+        }
     }
 
     /// At a given address.
     pub fn at(addr: IpAddr) -> Self {
-        Self { addr, port: free_port() }
+        Self {
+            addr,
+            port: free_port(),
+        }
     }
 }
 
@@ -55,7 +64,9 @@ fn free_port() -> u16 {
     loop {
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let index = std::process::id().wrapping_mul(31).wrapping_add(serial) % PORTS.1;
-        let Ok(port) = u16::try_from(PORTS.0 + index) else { continue };
+        let Ok(port) = u16::try_from(PORTS.0 + index) else {
+            continue;
+        };
         if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
             return port;
         }
@@ -75,9 +86,14 @@ mod tests {
         let ports: HashSet<u16> = places.iter().map(|place| place.port).collect();
         assert_eq!((addresses.len(), ports.len()), (300, 300));
         for place in places {
-            let IpAddr::V4(v4) = place.addr else { panic!("{place:?}") };
+            let IpAddr::V4(v4) = place.addr else {
+                panic!("{place:?}")
+            };
             let [net, second, _, last] = v4.octets();
-            assert!(net == 127 && (1..=250).contains(&second) && (1..=254).contains(&last), "{v4}");
+            assert!(
+                net == 127 && (1..=250).contains(&second) && (1..=254).contains(&last),
+                "{v4}"
+            );
             assert!((20_000..32_000).contains(&place.port));
         }
     }

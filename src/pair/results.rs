@@ -26,9 +26,11 @@ pub struct Latency {
 pub fn perftest_bandwidth(text: &str) -> Vec<Bandwidth> {
     rows(text, "#bytes")
         .filter_map(|row| match row.as_slice() {
-            [bytes, _iterations, _peak, average, rate] => {
-                Some(Bandwidth { bytes: bytes.parse().ok()?, gbits: average.parse().ok()?, mpps: rate.parse().ok()? })
-            }
+            [bytes, _iterations, _peak, average, rate] => Some(Bandwidth {
+                bytes: bytes.parse().ok()?,
+                gbits: average.parse().ok()?,
+                mpps: rate.parse().ok()?,
+            }),
             _ => None,
         })
         .collect()
@@ -38,13 +40,21 @@ pub fn perftest_bandwidth(text: &str) -> Vec<Bandwidth> {
 pub fn perftest_latency(text: &str) -> Vec<Latency> {
     rows(text, "#bytes")
         .filter_map(|row| match row.as_slice() {
-            [bytes, _iterations, _min, _max, typical, _average, _stdev, percentile_99, _percentile_999] => {
-                Some(Latency {
-                    bytes: bytes.parse().ok()?,
-                    typical: typical.parse().ok()?,
-                    percentile_99: percentile_99.parse().ok()?,
-                })
-            }
+            [
+                bytes,
+                _iterations,
+                _min,
+                _max,
+                typical,
+                _average,
+                _stdev,
+                percentile_99,
+                _percentile_999,
+            ] => Some(Latency {
+                bytes: bytes.parse().ok()?,
+                typical: typical.parse().ok()?,
+                percentile_99: percentile_99.parse().ok()?,
+            }),
             _ => None,
         })
         .collect()
@@ -53,7 +63,10 @@ pub fn perftest_latency(text: &str) -> Vec<Latency> {
 /// The words of the lines after the heading.
 fn rows<'a>(text: &'a str, heading: &str) -> impl Iterator<Item = Vec<&'a str>> {
     let heading = heading.to_owned();
-    let lines = text.lines().skip_while(move |line| !line.trim_start().starts_with(&heading)).skip(1);
+    let lines = text
+        .lines()
+        .skip_while(move |line| !line.trim_start().starts_with(&heading))
+        .skip(1);
     lines.map(|line| line.split_whitespace().collect())
 }
 
@@ -61,7 +74,12 @@ fn rows<'a>(text: &'a str, heading: &str) -> impl Iterator<Item = Vec<&'a str>> 
 pub fn pingpong(text: &str) -> Option<(f64, f64)> {
     let number_before = |unit: &str| {
         let line = text.lines().find(|line| line.trim_end().ends_with(unit))?;
-        line.trim_end().strip_suffix(unit)?.split_whitespace().last()?.parse::<f64>().ok()
+        line.trim_end()
+            .strip_suffix(unit)?
+            .split_whitespace()
+            .last()?
+            .parse::<f64>()
+            .ok()
     };
     Some((number_before("Mbit/sec")?, number_before("usec/iter")?))
 }
@@ -89,12 +107,26 @@ mod tests {
  65536      5000             18.01              17.62  \t\t   0.033610
 ---------------------------------------------------------------------------------------
 ";
-        assert_eq!(perftest_bandwidth(bandwidth), [Bandwidth { bytes: 65536, gbits: 17.62, mpps: 0.033610 }]);
+        assert_eq!(
+            perftest_bandwidth(bandwidth),
+            [Bandwidth {
+                bytes: 65536,
+                gbits: 17.62,
+                mpps: 0.033610
+            }]
+        );
         let latency = "\
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
  8       1000          7.01           60.02        7.55               7.90           1.02            9.10                    60.02
 ";
-        assert_eq!(perftest_latency(latency), [Latency { bytes: 8, typical: 7.55, percentile_99: 9.10 }]);
+        assert_eq!(
+            perftest_latency(latency),
+            [Latency {
+                bytes: 8,
+                typical: 7.55,
+                percentile_99: 9.10
+            }]
+        );
     }
 
     #[test]

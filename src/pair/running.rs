@@ -55,7 +55,12 @@ pub struct Outcome {
 
 impl Running {
     pub(super) fn new(line: String, child: Child, output: TempDir) -> Self {
-        Self { line, child, output, started: Instant::now() }
+        Self {
+            line,
+            child,
+            output,
+            started: Instant::now(),
+        }
     }
 
     /// Its process id.

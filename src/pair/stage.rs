@@ -36,15 +36,27 @@ impl Stage {
         files.extend_from_slice(programs);
         for file in &files {
             if !file.is_file() {
-                return Err(io::Error::other(format!("{} is missing; run `make build`", file.display())));
+                return Err(io::Error::other(format!(
+                    "{} is missing; run `make build`",
+                    file.display()
+                )));
             }
         }
         if Uid::effective().is_root() {
-            Ok(Self { directory: copy(&files)?, drops_root: true })
+            Ok(Self {
+                directory: copy(&files)?,
+                drops_root: true,
+            })
         } else if programs.is_empty() {
-            Ok(Self { directory: bin_dir.to_owned(), drops_root: false })
+            Ok(Self {
+                directory: bin_dir.to_owned(),
+                drops_root: false,
+            })
         } else {
-            Ok(Self { directory: copy(&files)?, drops_root: false })
+            Ok(Self {
+                directory: copy(&files)?,
+                drops_root: false,
+            })
         }
     }
 
@@ -63,11 +75,17 @@ fn copy(files: &[PathBuf]) -> io::Result<PathBuf> {
     let mut identity = String::new();
     for file in files {
         let meta = fs::metadata(file)?;
-        identity += &format!("{} {} {}.{}\n", file.display(), meta.size(), meta.mtime(), meta.mtime_nsec());
+        identity += &format!(
+            "{} {} {}.{}\n",
+            file.display(),
+            meta.size(),
+            meta.mtime(),
+            meta.mtime_nsec()
+        );
     }
-    let hash = identity
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = identity.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     let owner = Uid::effective().as_raw();
     let prefix = format!("adverb-stage-{owner}-");
     let directory = PathBuf::from(format!("/tmp/{prefix}{hash:016x}"));
@@ -75,10 +93,16 @@ fn copy(files: &[PathBuf]) -> io::Result<PathBuf> {
         return Ok(directory);
     }
     remove_stale(&prefix, owner);
-    let fresh = tempfile::Builder::new().prefix(&format!(".{prefix}")).tempdir_in("/tmp")?;
+    let fresh = tempfile::Builder::new()
+        .prefix(&format!(".{prefix}"))
+        .tempdir_in("/tmp")?;
     // install(1) and not fs::copy: a descriptor open for writing that a concurrent fork inherits makes the exec of the
     // copy fail with ETXTBSY.
-    let status = Command::new("install").args(["-m", "755", "-t"]).arg(fresh.path()).args(files).status()?;
+    let status = Command::new("install")
+        .args(["-m", "755", "-t"])
+        .arg(fresh.path())
+        .args(files)
+        .status()?;
     let opened = Command::new("chmod").arg("755").arg(fresh.path()).status()?;
     if !status.success() || !opened.success() {
         return Err(io::Error::other("cannot copy the binaries to /tmp"));
@@ -98,7 +122,9 @@ fn remove_stale(prefix: &str, owner: u32) {
     let Ok(entries) = fs::read_dir("/tmp") else { return };
     for entry in entries.flatten() {
         let Ok(meta) = entry.metadata() else { continue };
-        let old = meta.modified().is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > STALE));
+        let old = meta
+            .modified()
+            .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > STALE));
         if entry.file_name().to_string_lossy().starts_with(prefix) && meta.is_dir() && meta.uid() == owner && old {
             // Best effort: the next run tries again.
             let _ = fs::remove_dir_all(entry.path());

@@ -105,10 +105,15 @@ impl Tool {
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         if stage.drops_root() {
             // Root's own may lead through directories that are closed to others.
-            command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/tmp");
+            command
+                .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+                .env("HOME", "/tmp");
         }
         let child = command.spawn().map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}; run `make setup`", words[0].to_string_lossy()))
+            io::Error::new(
+                error.kind(),
+                format!("{}: {error}; run `make setup`", words[0].to_string_lossy()),
+            )
         })?;
         Ok(Running::new(self.to_line(stage), child, output))
     }
@@ -122,7 +127,9 @@ impl Tool {
         // Every step is an exec, so the process id stays the tool's.
         say("setpriv --pdeathsig KILL");
         if stage.drops_root() {
-            say(&format!("--reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs"));
+            say(&format!(
+                "--reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs"
+            ));
         }
         say("--");
         words.extend(self.launched(stage));
@@ -143,7 +150,11 @@ impl Tool {
     }
 
     fn to_line(&self, stage: &Stage) -> String {
-        let words: Vec<String> = self.launched(stage).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> = self
+            .launched(stage)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
         words.join(" ")
     }
 }

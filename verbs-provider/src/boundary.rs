@@ -176,7 +176,7 @@ pub fn set_errno(error: Errno) {
 ///
 /// Being preloaded into every child of a run, it must do nothing at all before that. None of these may call an exported
 /// function.
-const FIRST_CALL: &[fn()] = &[start_log];
+const FIRST_CALL: &[fn()] = &[start_runtime];
 
 /// Starts the library if this is the first call. Every entry does this; so must functions not made with `entry!`.
 pub fn first_call() {
@@ -184,17 +184,9 @@ pub fn first_call() {
     STARTED.call_once(|| FIRST_CALL.iter().for_each(|start| start()));
 }
 
-/// Logs to standard error what `ADVERB_LOG` asks for, in the syntax of `RUST_LOG`; without it there is no log.
-///
-/// An application that has its own `tracing` subscriber keeps it.
-fn start_log() {
-    let Ok(filter) = std::env::var("ADVERB_LOG") else {
-        return;
-    };
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
-        .try_init();
+/// Reads the configuration, starts the log, lists the devices.
+fn start_runtime() {
+    crate::runtime::Runtime::get();
 }
 
 /// Runs the body of an entry and encodes what it gives; see the module's notes.

@@ -192,6 +192,9 @@ impl Nic {
         if next == qp.info.state() && fault != Fault::CqOverrun {
             return;
         }
+        if let Some(stone) = commands::tombstone_of(qp).filter(|_| next == QpState::Err) {
+            self.graveyard.bury(self.parts.now, stone);
+        }
         qp.info.attr.qp_state = next;
         if let Some(kind) = event {
             self.parts.raise(kind, qp.info.cookie);

@@ -149,7 +149,7 @@ impl Nic {
                     Ok(Emitted::Nothing) => faulty = true,
                     Ok(Emitted::Full) => {
                         self.burst = Some(burst);
-                        return true;
+                        break;
                     }
                     Err(outcome) => {
                         failed = Some(outcome);
@@ -160,7 +160,7 @@ impl Nic {
             }
             if let Some(outcome) = failed {
                 self.on_responder(index, outcome);
-            } else if burst.next < burst.end {
+            } else if burst.next < burst.end && self.burst.is_none() {
                 self.stall(burst);
             }
             if faulty && role == Role::Requester {

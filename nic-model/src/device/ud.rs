@@ -6,7 +6,7 @@ use super::parts::Parts;
 use super::path::{self, GidTable};
 use super::qp::QpInfo;
 use super::requester::wc_opcode;
-use super::wqe::{RecvWqe, SendWqe, WqeImage};
+use super::wqe::{RecvWqe, SendWqe, WqeImage, recv_wr_id, send_wr_id};
 use crate::frame::{Path, RxMeta, TxBatch, TxBudget};
 use crate::host_if::command::{CommandError, ObjectId};
 use crate::host_if::cqe::{Cqe, CqeFlags, WcOpcode, WcStatus};
@@ -137,8 +137,10 @@ impl Datagram {
     ) -> Turn {
         while self.waiting() > 0 {
             let index = self.fetched;
-            let Ok(wqe) = SendWqe::decode(self.send_image.load(&self.sq, index)) else {
-                return self.fail(qp, cx, 0, WcStatus::LocQpOpErr);
+            let image = self.send_image.load(&self.sq, index);
+            let Ok(wqe) = SendWqe::decode(image) else {
+                let wr_id = send_wr_id(image);
+                return self.fail(qp, cx, wr_id, WcStatus::LocQpOpErr);
             };
             let (wr_id, ud) = (wqe.ctrl.wr_id, wqe.ud());
             let length = wqe.inline.map_or_else(|| list_length(wqe.list), |inline| inline.len() as u64);
@@ -215,7 +217,7 @@ impl Datagram {
         for _ in 0..self.waiting() {
             let index = self.fetched;
             self.fetched = index.wrapping_add(1);
-            let wr_id = SendWqe::decode(self.send_image.load(&self.sq, index)).map_or(0, |wqe| wqe.ctrl.wr_id);
+            let wr_id = send_wr_id(self.send_image.load(&self.sq, index));
             complete_send(qp, cx, index, wr_id, WcStatus::WrFlushErr);
         }
     }
@@ -230,7 +232,7 @@ impl Datagram {
 
     fn complete_receive(&mut self, qp: &QpInfo, cx: &mut Parts, cqe: Cqe) {
         let index = self.rq_next;
-        let wr_id = RecvWqe::decode(self.recv_image.load(&self.rq, index)).map_or(0, |wqe| wqe.ctrl.wr_id);
+        let wr_id = recv_wr_id(self.recv_image.load(&self.rq, index));
         self.rq_next = index.wrapping_add(1);
         let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
         let flags = cqe.flags | CqeFlags::RECV.bits();

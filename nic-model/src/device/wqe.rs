@@ -47,6 +47,16 @@ pub(super) struct SendWqe<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
+/// Work request id of a send WQE, whatever the rest of it holds.
+pub(super) fn send_wr_id(image: &[u8]) -> u64 {
+    image.get(..16).map_or(0, |head| bytemuck::pod_read_unaligned::<SendCtrl>(head).wr_id)
+}
+
+/// Work request id of a receive WQE, whatever the rest of it holds.
+pub(super) fn recv_wr_id(image: &[u8]) -> u64 {
+    image.get(..RECV_DATA_OFFSET).map_or(0, |head| bytemuck::pod_read_unaligned::<RecvCtrl>(head).wr_id)
+}
+
 fn segments(image: &[u8], offset: usize, count: usize) -> Result<&[DataSeg], Malformed> {
     let end = offset + count * size_of::<DataSeg>();
     let bytes = image.get(offset..end).ok_or(Malformed)?;

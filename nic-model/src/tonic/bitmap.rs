@@ -96,7 +96,9 @@ impl Bitmap {
         if self.is_empty() {
             return 0;
         }
-        pieces(start, end).map(|(word, mask)| u64::from((self.words[word] & mask).count_ones())).sum()
+        pieces(start, end)
+            .map(|(word, mask)| u64::from((self.words[word] & mask).count_ones()))
+            .sum()
     }
 
     /// First set bit at or after `from`, in ring order: the oldest when `from` is the window head.

@@ -52,7 +52,7 @@ pub struct FlowConfig {
     /// Most segments of one turn, clamped to 1..=[`TonicConfig::ring`]. 1 is the paper's round robin by segment.
     pub quantum: u16,
     /// Try the oldest un-acknowledged segment again after `max(8 × smoothed RTT, 1 ms)` without progress (2 ms before
-    /// the first round trip was measured; rounded up to 1 or 1.5 times a power of two), then each time that wait has
+    /// the first round trip was measured; rounded up to few lengths, at most half longer), then each time that wait has
     /// doubled, until the ACK timeout ends. Probes are not reported as timeouts and consume no retry. They make lossy
     /// links usable although ACK timeouts of verbs are tens of milliseconds and more.
     pub early_retransmit: bool,

@@ -36,7 +36,10 @@ pub struct Tonic {
 impl Tonic {
     /// Engines without flows.
     pub fn new(config: TonicConfig) -> Self {
-        let config = TonicConfig { ring: config.ring.clamp(1, super::MAX_WINDOW), ..config };
+        let config = TonicConfig {
+            ring: config.ring.clamp(1, super::MAX_WINDOW),
+            ..config
+        };
         Self {
             config,
             flows: Vec::new(),
@@ -143,7 +146,9 @@ impl Tonic {
             _ => {}
         }
         let queued = !flow.delivery.ring.is_empty();
-        let Some(outcome) = stage0(&mut flow.delivery, &mut self.pool, now, &event) else { return };
+        let Some(outcome) = stage0(&mut flow.delivery, &mut self.pool, now, &event) else {
+            return;
+        };
         flow.last_incoming = now;
         let actions = flow.run_incoming(&self.pool, now, &event, outcome);
         self.apply(now, id, &actions);
@@ -162,18 +167,12 @@ impl Tonic {
         let now = self.tick(now);
         loop {
             let generated = self.active.pop();
-            let mut next = None;
             if let Some(id) = generated
-                && self.generate(now, id, lengths)
+                && let Some(burst) = self.generate(now, id, lengths)
             {
-                // Behind an empty ready set it is at once the next.
-                if self.ready.is_empty() {
-                    next = Some(id);
-                } else {
-                    self.ready.push(id);
-                }
+                return Some(burst);
             }
-            if let Some(id) = next.or_else(|| self.ready.pop()) {
+            if let Some(id) = self.ready.pop() {
                 if let Some(burst) = self.transmit(now, id, lengths) {
                     return Some(burst);
                 }
@@ -189,7 +188,12 @@ impl Tonic {
     pub fn returned(&mut self, now: Time, id: FlowId, first: SegNo, count: u16) {
         self.tick(now);
         let Some(flow) = live(&mut self.flows, id) else { return };
-        returned(&mut flow.delivery, &mut self.pool, first, first.saturating_add(u64::from(count)));
+        returned(
+            &mut flow.delivery,
+            &mut self.pool,
+            first,
+            first.saturating_add(u64::from(count)),
+        );
         flow.credit.refund(count);
         if !in_flight(flow.delivery.una, flow.delivery.sent_end) {
             flow.delivery.timer.stop(&mut self.timers, id);
@@ -214,7 +218,9 @@ impl Tonic {
     pub fn handle_timeout(&mut self, now: Time, expired: &mut dyn FnMut(FlowId)) {
         let now = self.tick(now);
         while let Some((id, kind)) = self.timers.pop_due(now) {
-            let Some(flow) = live(&mut self.flows, id) else { continue };
+            let Some(flow) = live(&mut self.flows, id) else {
+                continue;
+            };
             let wake = match kind {
                 Kind::Credit => {
                     if !flow.blocked && !flow.delivery.ring.is_empty() {
@@ -252,6 +258,12 @@ impl Tonic {
         }
     }
 
+    /// The latest instant given.
+    #[cfg(test)]
+    pub(super) const fn clock(&self) -> Time {
+        self.clock
+    }
+
     #[inline]
     fn tick(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
@@ -282,23 +294,50 @@ impl Tonic {
         }
     }
 
-    /// Segment generation and enqueue of one flow from the active set; answers whether that made it ready.
+    /// Segment generation and enqueue of one flow from the active set. What finds ring and ready set empty and has
+    /// credit leaves at once: it would be the next anyway.
     #[inline]
-    fn generate(&mut self, now: Time, id: FlowId, lengths: &mut dyn FnMut(FlowId, SegNo) -> u32) -> bool {
+    fn generate(&mut self, now: Time, id: FlowId, lengths: &mut dyn FnMut(FlowId, SegNo) -> u32) -> Option<Burst> {
         let flow = &mut self.flows[id as usize];
-        let was_empty = flow.delivery.ring.is_empty();
-        if generate(&mut flow.delivery, &mut self.pool, self.config.ring) == 0 {
-            return false;
+        let run = generate(&mut flow.delivery, &mut self.pool, self.config.ring)?;
+        if !flow.delivery.ring.is_empty() {
+            flow.delivery.ring.push(run);
+            self.activate(id);
+            return None;
+        }
+        match flow.credit.verdict(now, run, &mut |seg| lengths(id, seg)) {
+            Verdict::Ready if self.ready.is_empty() => {
+                let count = flow.credit.spend(now, run, run.count, &mut |seg| lengths(id, seg));
+                if count == run.count {
+                    return Some(self.sent(now, id, run, lengths));
+                }
+                flow.delivery.ring.push(run);
+                if count > 0 {
+                    flow.delivery.ring.take(count);
+                    return Some(self.sent(now, id, Run { count, ..run }, lengths));
+                }
+                self.ready.push(id);
+            }
+            verdict => {
+                flow.delivery.ring.push(run);
+                match verdict {
+                    Verdict::Ready => self.ready.push(id),
+                    Verdict::At(at) => self.timers.set(id, Kind::Credit, at),
+                    Verdict::Wait => {}
+                }
+            }
         }
         self.activate(id);
-        was_empty && self.gate(now, id, lengths)
+        None
     }
 
     /// Decides when the head of the ring may leave; answers whether it may now.
     #[inline]
     fn gate(&mut self, now: Time, id: FlowId, lengths: &mut dyn FnMut(FlowId, SegNo) -> u32) -> bool {
         let flow = &mut self.flows[id as usize];
-        let Some(head) = flow.delivery.ring.front() else { return false };
+        let Some(head) = flow.delivery.ring.front() else {
+            return false;
+        };
         match flow.credit.verdict(now, head, &mut |seg| lengths(id, seg)) {
             Verdict::Ready => return true,
             Verdict::At(at) => self.timers.set(id, Kind::Credit, at),
@@ -312,15 +351,24 @@ impl Tonic {
     fn transmit(&mut self, now: Time, id: FlowId, lengths: &mut dyn FnMut(FlowId, SegNo) -> u32) -> Option<Burst> {
         let flow = &mut self.flows[id as usize];
         let head = flow.delivery.ring.front()?;
-        let count = flow.credit.spend(now, head, flow.delivery.quantum, &mut |seg| lengths(id, seg));
+        let count = flow
+            .credit
+            .spend(now, head, flow.delivery.quantum, &mut |seg| lengths(id, seg));
         if count == 0 {
             if self.gate(now, id, lengths) {
                 self.ready.push(id);
             }
             return None;
         }
-        let sent = Run { count, ..head };
-        if transmitted(&mut flow.delivery, &mut self.pool, now, sent) {
+        flow.delivery.ring.take(count);
+        Some(self.sent(now, id, Run { count, ..head }, lengths))
+    }
+
+    /// Segment transmitted, and what follows from it for the flow's next turn.
+    #[inline]
+    fn sent(&mut self, now: Time, id: FlowId, run: Run, lengths: &mut dyn FnMut(FlowId, SegNo) -> u32) -> Burst {
+        let flow = &mut self.flows[id as usize];
+        if transmitted(&mut flow.delivery, &mut self.pool, now, run) {
             let rtt = flow.delivery.rtt.smoothed;
             flow.delivery.timer.start(&mut self.timers, id, now, rtt);
         }
@@ -328,24 +376,31 @@ impl Tonic {
             self.ready.push(id);
         }
         self.activate(id);
-        Some(Burst {
+        Burst {
             flow: id,
-            first: sent.first,
-            count,
-            retransmission: sent.transmission > 0,
-            transmission: sent.transmission,
-        })
+            first: run.first,
+            count: run.count,
+            retransmission: run.transmission > 0,
+            transmission: run.transmission,
+        }
     }
 
     /// Carries out what a program answered.
     #[inline]
     fn apply(&mut self, now: Time, id: FlowId, actions: &Actions) {
         let flow = &mut self.flows[id as usize];
+        let mut recalled = false;
         if let Some(window) = actions.window {
-            flow.delivery.window = window.clamp(1, flow.delivery.max_window);
+            let window = window.clamp(1, flow.delivery.max_window);
+            if window < flow.delivery.window && !flow.delivery.ring.is_empty() {
+                // Nothing that waits for credit may be outside the window.
+                recall(&mut flow.delivery, &mut self.pool);
+                recalled = true;
+            }
+            flow.delivery.window = window;
         }
-        let recalled = !actions.marks.ranges().is_empty();
-        if recalled {
+        if !actions.marks.ranges().is_empty() {
+            recalled = true;
             mark(&mut flow.delivery, &mut self.pool, actions.marks.ranges());
         }
         let rtt = flow.delivery.rtt.smoothed;
@@ -384,7 +439,9 @@ impl Tonic {
         let flow = &mut self.flows[id as usize];
         match actions.visit {
             VisitAction::Keep => {}
-            VisitAction::At(at) => self.timers.set(id, Kind::Program, at.max(now + Duration::from_nanos(1))),
+            VisitAction::At(at) => self
+                .timers
+                .set(id, Kind::Program, at.max(now + Duration::from_nanos(1))),
             VisitAction::Never => self.timers.cancel(id, Kind::Program),
         }
         if actions.grant > 0
@@ -400,7 +457,11 @@ impl Tonic {
         };
         let Credit::Rate(rate) = &mut flow.credit else { return };
         let quantum = flow.delivery.quantum;
-        let pacing = Pacing { burst: self.config.pacing_burst, lateness: self.config.lateness, quantum };
+        let pacing = Pacing {
+            burst: self.config.pacing_burst,
+            lateness: self.config.lateness,
+            quantum,
+        };
         match rate.set_rate(now, bps, pacing) {
             Some(Verdict::Ready) => {
                 self.timers.cancel(id, Kind::Credit);

@@ -35,11 +35,18 @@ impl Flow {
     pub(crate) fn new(now: Time, config: &FlowConfig, tonic: &TonicConfig) -> Self {
         let max_window = config.window.clamp(1, MAX_WINDOW);
         let quantum = config.quantum.clamp(1, tonic.ring);
-        let params =
-            FlowParams { segment_size: config.segment_size, line_rate_bps: config.line_rate_bps, max_window };
+        let params = FlowParams {
+            segment_size: config.segment_size,
+            line_rate_bps: config.line_rate_bps,
+            max_window,
+        };
         let mut state = StateBytes::default();
         let initial = config.program.init(&params, &mut state);
-        let pacing = Pacing { burst: tonic.pacing_burst, lateness: tonic.lateness, quantum };
+        let pacing = Pacing {
+            burst: tonic.pacing_burst,
+            lateness: tonic.lateness,
+            quantum,
+        };
         Self {
             delivery: Delivery {
                 una: 0,
@@ -78,23 +85,38 @@ impl Flow {
         outcome: Outcome,
     ) -> Actions {
         let segments = pool.get(self.delivery.block);
-        let view = FlowView { now, flow: &self.delivery, params: &self.params, segments, outcome };
+        let view = FlowView {
+            now,
+            flow: &self.delivery,
+            params: &self.params,
+            segments,
+            outcome,
+        };
         self.program.incoming(&view, event, &mut self.state)
     }
 
     /// Calls the program's `periodic`.
     pub(crate) fn run_periodic(&mut self, pool: &SegmentPool, now: Time, wake: Wake) -> Actions {
         let segments = pool.get(self.delivery.block);
-        let outcome = Outcome { old_una: self.delivery.una, ..Outcome::default() };
-        let view = FlowView { now, flow: &self.delivery, params: &self.params, segments, outcome };
+        let outcome = Outcome {
+            old_una: self.delivery.una,
+            ..Outcome::default()
+        };
+        let view = FlowView {
+            now,
+            flow: &self.delivery,
+            params: &self.params,
+            segments,
+            outcome,
+        };
         self.program.periodic(&view, wake, &mut self.state)
     }
 
     pub(crate) fn stats(&self, pool: &SegmentPool) -> FlowStats {
         let flow = &self.delivery;
-        let marked = pool
-            .get(flow.block)
-            .map_or(0, |segments| segments.marked.count_range(flow.una, flow.una + u64::from(MAX_WINDOW)));
+        let marked = pool.get(flow.block).map_or(0, |segments| {
+            segments.marked.count_range(flow.una, flow.una + u64::from(MAX_WINDOW))
+        });
         FlowStats {
             window: flow.window,
             rate_bps: match &self.credit {

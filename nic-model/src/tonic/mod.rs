@@ -10,13 +10,13 @@
 //!
 //! | paper | here |
 //! |---|---|
-//! | data delivery engine: incoming, periodic updates, segment generation, segment transmitted | [`delivery`], one file each |
-//! | retransmission timer, periodic sweep | `delivery/timer.rs`, [`timers`] (exact deadlines in place of a sweep) |
-//! | credit engine: enqueue, transmit, rate timers, grant tokens | [`credit`] |
-//! | ring of N outstanding addresses | [`ring`] |
-//! | active set, ready-to-transmit set | [`sched`] |
-//! | acked, marked-for-rtx, rtx-cnt bitmaps; find-first of appendix C | [`segments`], [`bitmap`] |
-//! | user-defined functions, user context | [`program`], [`programs`], [`view`], [`actions`] |
+//! | data delivery engine: incoming, periodic updates, segment generation, segment transmitted | `delivery`, one file each |
+//! | retransmission timer, periodic sweep | `delivery/timer.rs`, `timers` (exact deadlines in place of a sweep) |
+//! | credit engine: enqueue, transmit, rate timers, grant tokens | `credit` |
+//! | ring of N outstanding addresses | `ring` |
+//! | active set, ready-to-transmit set | `sched` |
+//! | acked, marked-for-rtx, rtx-cnt bitmaps; find-first of appendix C | `segments`, `bitmap` |
+//! | user-defined functions, user context | `program`, `programs`, `view`, `actions` |
 //! | merge rules of concurrent modules | calls are serial in the order Incoming, Periodic, Transmitted, Generate; [`Tonic::handle_timeout`] |
 //!
 //! Beyond the paper: segments of any length without stall, several marked ranges for an event, bursts, exact rates

@@ -116,14 +116,21 @@ impl SendRing {
 
     /// The oldest run.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "differences of low halves are exact below 2^32")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "differences of low halves are exact below 2^32"
+    )]
     pub(crate) fn front(&self) -> Option<Run> {
         if self.used == 0 {
             return None;
         }
         let slot = self.slots[self.index(0)];
         let first = self.end - u64::from((self.end as u32).wrapping_sub(slot.first()));
-        Some(Run { first, count: slot.count(), transmission: slot.transmission() })
+        Some(Run {
+            first,
+            count: slot.count(),
+            transmission: slot.transmission(),
+        })
     }
 
     /// Removes the first `count` segments of the oldest run.
@@ -161,15 +168,48 @@ mod tests {
     fn neighbours_join_and_bursts_leave_in_order() {
         let mut ring = SendRing::default();
         let base = (1 << 32) - 3;
-        ring.push(Run { first: base, count: 2, transmission: 0 });
-        ring.push(Run { first: base + 2, count: 5, transmission: 0 });
-        ring.push(Run { first: base + 9, count: 1, transmission: 1 });
+        ring.push(Run {
+            first: base,
+            count: 2,
+            transmission: 0,
+        });
+        ring.push(Run {
+            first: base + 2,
+            count: 5,
+            transmission: 0,
+        });
+        ring.push(Run {
+            first: base + 9,
+            count: 1,
+            transmission: 1,
+        });
         assert_eq!(ring.len(), 8);
-        assert_eq!(ring.front(), Some(Run { first: base, count: 7, transmission: 0 }));
+        assert_eq!(
+            ring.front(),
+            Some(Run {
+                first: base,
+                count: 7,
+                transmission: 0
+            })
+        );
         ring.take(4);
-        assert_eq!(ring.front(), Some(Run { first: base + 4, count: 3, transmission: 0 }));
+        assert_eq!(
+            ring.front(),
+            Some(Run {
+                first: base + 4,
+                count: 3,
+                transmission: 0
+            })
+        );
         ring.trim(base + 9);
-        assert_eq!(ring.front(), Some(Run { first: base + 9, count: 1, transmission: 1 }));
+        assert_eq!(
+            ring.front(),
+            Some(Run {
+                first: base + 9,
+                count: 1,
+                transmission: 1
+            })
+        );
         ring.take(1);
         assert!(ring.is_empty() && ring.front().is_none());
     }

@@ -26,7 +26,11 @@ pub(crate) struct FlowFifo {
 
 impl Default for FlowFifo {
     fn default() -> Self {
-        Self { links: Vec::new(), head: NONE, tail: NONE }
+        Self {
+            links: Vec::new(),
+            head: NONE,
+            tail: NONE,
+        }
     }
 }
 
@@ -34,7 +38,13 @@ impl FlowFifo {
     /// Makes room for flow ids below `flows`.
     pub(crate) fn grow(&mut self, flows: usize) {
         if flows > self.links.len() {
-            self.links.resize(flows, Link { prev: NONE, next: ABSENT });
+            self.links.resize(
+                flows,
+                Link {
+                    prev: NONE,
+                    next: ABSENT,
+                },
+            );
         }
     }
 
@@ -56,7 +66,10 @@ impl FlowFifo {
         if self.contains(flow) {
             return;
         }
-        self.links[flow as usize] = Link { prev: self.tail, next: NONE };
+        self.links[flow as usize] = Link {
+            prev: self.tail,
+            next: NONE,
+        };
         match self.tail {
             NONE => self.head = flow,
             tail => self.links[tail as usize].next = flow,

@@ -93,13 +93,21 @@ impl SegmentPool {
     /// The state in a block, if the flow holds one.
     #[inline]
     pub(crate) fn get(&self, block: Block) -> Option<&SegmentState> {
-        if block == Block::NONE { None } else { self.blocks.get(block.0 as usize) }
+        if block == Block::NONE {
+            None
+        } else {
+            self.blocks.get(block.0 as usize)
+        }
     }
 
     /// As [`get`](Self::get), to change it.
     #[inline]
     pub(crate) fn get_mut(&mut self, block: Block) -> Option<&mut SegmentState> {
-        if block == Block::NONE { None } else { self.blocks.get_mut(block.0 as usize) }
+        if block == Block::NONE {
+            None
+        } else {
+            self.blocks.get_mut(block.0 as usize)
+        }
     }
 
     /// The state in `block`, which is taken from the pool when the flow holds none.

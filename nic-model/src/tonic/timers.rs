@@ -6,7 +6,7 @@
 //! The earliest deadline is the least of the queue heads and the heap top.
 
 use super::FlowId;
-use crate::time::{Duration, Time};
+use crate::time::Time;
 
 /// What a deadline is for. Each flow has one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,13 @@ struct Link {
     queued: bool,
 }
 
-const IDLE: Link = Link { deadline: Time::NEVER, prev: NONE, next: NONE, queue: 0, queued: false };
+const IDLE: Link = Link {
+    deadline: Time::NEVER,
+    prev: NONE,
+    next: NONE,
+    queue: 0,
+    queued: false,
+};
 
 #[derive(Clone, Copy, Debug)]
 struct Queue {
@@ -87,11 +93,10 @@ impl Timers {
         self.heap_set(token(flow, kind), deadline);
     }
 
-    /// Sets the retransmission timer `length` from `now`, cheaply when the length is a usual one.
+    /// Sets the retransmission timer `nanos` from `now`, cheaply when the length is a usual one.
     #[inline]
-    pub(crate) fn start(&mut self, flow: FlowId, now: Time, length: Duration) {
-        let deadline = now + length;
-        let nanos = deadline.0 - now.0;
+    pub(crate) fn start(&mut self, flow: FlowId, now: Time, nanos: u64) {
+        let deadline = Time(now.0.saturating_add(nanos));
         self.unlink(flow);
         let Some(queue) = self.queue_for(self.links[flow as usize].queue, nanos) else {
             self.heap_set(token(flow, Kind::Delivery), deadline);
@@ -105,7 +110,13 @@ impl Timers {
         }
         self.heap_remove(token(flow, Kind::Delivery));
         let index = u32::try_from(queue).unwrap_or(0);
-        self.links[flow as usize] = Link { deadline, prev: tail, next: NONE, queue: index, queued: true };
+        self.links[flow as usize] = Link {
+            deadline,
+            prev: tail,
+            next: NONE,
+            queue: index,
+            queued: true,
+        };
         self.queues[queue].tail = flow;
         if tail == NONE {
             self.queues[queue].head = flow;
@@ -137,7 +148,12 @@ impl Timers {
     /// The earliest deadline.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        let heads = self.queues.iter().map(|queue| queue.head_deadline).min().unwrap_or(Time::NEVER);
+        let heads = self
+            .queues
+            .iter()
+            .map(|queue| queue.head_deadline)
+            .min()
+            .unwrap_or(Time::NEVER);
         let top = self.heap.first().map_or(Time::NEVER, |entry| entry.deadline);
         let next = heads.min(top);
         (next != Time::NEVER).then_some(next)
@@ -168,7 +184,12 @@ impl Timers {
         if let Some(found) = self.queues.iter().position(|queue| queue.length == length) {
             return Some(found);
         }
-        let fresh = Queue { length, head_deadline: Time::NEVER, head: NONE, tail: NONE };
+        let fresh = Queue {
+            length,
+            head_deadline: Time::NEVER,
+            head: NONE,
+            tail: NONE,
+        };
         if self.queues.len() < LENGTHS {
             self.queues.push(fresh);
             return Some(self.queues.len() - 1);
@@ -256,7 +277,9 @@ impl Timers {
         loop {
             let first = at * 4 + 1;
             let children = first..(first + 4).min(self.heap.len());
-            let Some(least) = children.min_by_key(|&child| self.heap[child].deadline) else { break };
+            let Some(least) = children.min_by_key(|&child| self.heap[child].deadline) else {
+                break;
+            };
             if self.heap[least].deadline >= entry.deadline {
                 break;
             }
@@ -270,6 +293,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Duration;
     use proptest::prelude::*;
 
     proptest! {
@@ -289,7 +313,7 @@ mod tests {
                     }
                     1 => {
                         // More lengths than queues, so that queues are reused and the heap takes the rest.
-                        timers.start(flow, now, Duration::from_nanos(value));
+                        timers.start(flow, now, value);
                         model[flow as usize][0] = now + Duration::from_nanos(value);
                     }
                     2 => {

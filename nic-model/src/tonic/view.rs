@@ -137,13 +137,20 @@ impl FlowView<'_> {
 
     /// Number of retransmissions of `seg`, saturating at 3.
     pub fn transmission(&self, seg: SegNo) -> u8 {
-        if self.in_window(seg) { self.segments.map_or(0, |segments| segments.transmission(seg)) } else { 0 }
+        if self.in_window(seg) {
+            self.segments.map_or(0, |segments| segments.transmission(seg))
+        } else {
+            0
+        }
     }
 
     /// First segment at or above `from` that was acknowledged selectively.
     pub fn first_acked(&self, from: SegNo) -> Option<SegNo> {
         let from = from.max(self.una());
-        self.segments?.acked.first_from(from).filter(|&seg| seg < self.sent_end())
+        self.segments?
+            .acked
+            .first_from(from)
+            .filter(|&seg| seg < self.sent_end())
     }
 
     /// Last segment below `below` that was acknowledged selectively.
@@ -154,7 +161,8 @@ impl FlowView<'_> {
     /// Segments of `[start, end)` that were acknowledged selectively.
     pub fn count_acked(&self, start: SegNo, end: SegNo) -> u64 {
         let (start, end) = (start.max(self.una()), end.min(self.sent_end()));
-        self.segments.map_or(0, |segments| segments.acked.count_range(start, end))
+        self.segments
+            .map_or(0, |segments| segments.acked.count_range(start, end))
     }
 
     /// Where the oldest un-acknowledged segment is.
@@ -163,7 +171,11 @@ impl FlowView<'_> {
         if una >= self.sent_end() {
             return Head::Unsent;
         }
-        let queued = self.flow.ring.front().is_some_and(|run| run.transmission > 0 && run.first <= una);
+        let queued = self
+            .flow
+            .ring
+            .front()
+            .is_some_and(|run| run.transmission > 0 && run.first <= una);
         if queued || self.is_marked(una) {
             return Head::Waiting;
         }

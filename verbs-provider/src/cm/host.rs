@@ -42,8 +42,7 @@ impl MadService for Delegate {
     }
 
     fn next_timeout(&self, device: &Arc<crate::device::Device>) -> Option<Time> {
-        let wait = service::current()?.next_timeout()?;
-        Some(device.open_engine()?.now() + wait)
+        service::current()?.next_timeout(device.open_engine()?.now())
     }
 
     fn handle_timeout(&self, _: &Arc<crate::device::Device>, _: Time) {

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nic_model::time::Time;
 use parking_lot::{Mutex, MutexGuard};
@@ -243,11 +243,15 @@ impl CmService {
         }
     }
 
-    /// How long until [`Self::handle_timeout`] has something to do. Takes no lock.
-    pub fn next_timeout(&self) -> Option<Duration> {
+    /// When [`Self::handle_timeout`] has something to do, on another clock that shows `now`. In its past if it is overdue.
+    /// Takes no lock.
+    pub fn next_timeout(&self, now: Time) -> Option<Time> {
         match self.next.load(Ordering::Acquire) {
             u64::MAX => None,
-            at => Some(Time::from_nanos(at).since(self.now())),
+            at => {
+                let own = self.now().as_nanos();
+                Some(Time::from_nanos(now.as_nanos().saturating_add(at).saturating_sub(own)))
+            }
         }
     }
 
@@ -386,4 +390,160 @@ fn is_hung_up(ours: &OwnedFd) -> bool {
         )
     };
     ready == 1 && poll.revents & libc::POLLHUP != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::cm::core::Device;
+    use crate::cm::core::environment::{PortGuard, PortRequest};
+
+    /// A host that keeps what is sent.
+    #[derive(Default)]
+    struct Quiet(Mutex<Vec<Mad>>);
+
+    impl Environment for Quiet {
+        fn device_for(&self, _: IpAddr) -> Option<Device> {
+            Some(Device {
+                guid: 0x0102_0304,
+                index: 0,
+                slot: 9,
+                gid_index: 0,
+                mtu: 3,
+            })
+        }
+        fn devices(&self) -> Vec<Device> {
+            Vec::new()
+        }
+        fn source_for(&self, destination: SocketAddr) -> Option<IpAddr> {
+            Some(destination.ip())
+        }
+        fn claim(&self, _: &PortRequest) -> Result<PortGuard, Errno> {
+            Ok(Arc::new(Weak::<()>::new()))
+        }
+        fn may_bind_privileged(&self) -> bool {
+            true
+        }
+        fn random(&self) -> u32 {
+            7
+        }
+    }
+    impl ConnectionRegistry for Quiet {
+        fn opened(&self, _: &ConnectionRecord) {}
+        fn closed(&self, _: u32) {}
+    }
+    impl Host for Quiet {
+        fn prepare(&self, _: &Command, _: bool) {}
+        fn send(&self, mad: Mad) {
+            self.0.lock().push(mad);
+        }
+        fn deliver(&self, _: u16, _: IpAddr, _: u16, _: &Mad) -> bool {
+            false
+        }
+        fn wake(&self) {}
+    }
+
+    /// A command as librdmacm writes it: header, then the words of the structure.
+    fn command(cmd: u32, out: usize, words: &[u32]) -> Vec<u8> {
+        let len = u16::try_from(words.len() * 4).unwrap();
+        let header = [
+            cmd.to_ne_bytes(),
+            (u32::from(len) | u32::try_from(out).unwrap() << 16).to_ne_bytes(),
+        ];
+        header
+            .into_iter()
+            .chain(words.iter().map(|word| word.to_ne_bytes()))
+            .flatten()
+            .collect()
+    }
+
+    fn halves<T>(place: &mut T) -> [u32; 2] {
+        let address = std::ptr::from_mut(place).expose_provenance() as u64;
+        [(address & 0xFFFF_FFFF) as u32, (address >> 32) as u32]
+    }
+
+    fn is_readable(fd: RawFd) -> bool {
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, no waiting.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn a_channel_is_readable_while_it_has_events_and_timers_are_due_in_the_past() {
+        let host = Arc::new(Quiet::default());
+        let service = CmService::new(Arc::<Quiet>::clone(&host));
+        let fd = service.open(false).unwrap();
+        let mut id = u32::MAX;
+        let [low, high] = halves(&mut id);
+        let create = command(0, 4, &[5, 0, low, high, 0x0106, 0]);
+        assert_eq!(service.command(fd, &create), Ok(Outcome::Done));
+        assert_eq!(id, 0);
+        let mut resolve = [0u32; 16];
+        resolve[7] = u32::from_ne_bytes([2, 0, 0x1d, 0x2f]);
+        resolve[8] = u32::from_ne_bytes([127, 0, 0, 1]);
+        assert_eq!(service.command(fd, &command(3, 0, &resolve)), Ok(Outcome::Done));
+        let mut event = [0u32; 84];
+        let [low, high] = halves(&mut event);
+        let take = command(12, 336, &[low, high]);
+        assert!(is_readable(fd));
+        assert_eq!(service.command(fd, &take), Ok(Outcome::Done));
+        assert_eq!(event[..5], [5, 0, 0, 0, 0], "ADDR_RESOLVED of id 0");
+        assert!(!is_readable(fd));
+        assert_eq!(service.command(fd, &take), Ok(Outcome::Wait));
+        assert_eq!(service.command(fd, &command(4, 0, &[0, 2000])), Ok(Outcome::Done));
+        let mut connect = [0u32; 72];
+        connect[67] = u32::from_ne_bytes([0, 7, 7, 1]);
+        assert_eq!(service.command(fd, &command(6, 0, &connect)), Ok(Outcome::Done));
+        assert_eq!(host.0.lock().len(), 1, "the REQ");
+
+        let far = Time::from_nanos(1 << 60);
+        let due = service.next_timeout(far).unwrap();
+        assert!(due > far);
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        assert!(
+            service.next_timeout(far).unwrap() < far,
+            "overdue, so that `due <= now` holds for who asks"
+        );
+        service.handle_timeout();
+        assert_eq!(host.0.lock().len(), 2, "the REQ again");
+
+        service.close(fd);
+        assert_eq!(service.command(fd, &take), Err(libc::ENODEV));
+        // SAFETY: the application's end, which is this test's to close.
+        unsafe { libc::close(fd) };
+    }
+
+    #[test]
+    fn malformed_writes_are_refused() {
+        let service = CmService::new(Arc::new(Quiet::default()));
+        let fd = service.open(true).unwrap();
+        assert_eq!(service.command(fd, &[]), Err(libc::EINVAL));
+        assert_eq!(service.command(fd, &command(99, 0, &[])), Err(libc::EINVAL));
+        assert_eq!(service.command(fd, &command(13, 0, &[])), Err(libc::ENOSYS));
+        assert_eq!(
+            service.command(fd, &command(0, 0, &[0; 6])),
+            Err(libc::ENOSPC),
+            "no room for the id"
+        );
+        assert_eq!(
+            service.command(fd, &command(0, 4, &[0, 0, 0, 0, 0x0106, 0])),
+            Err(libc::EFAULT)
+        );
+        let mut long = command(10, 0, &[0]);
+        long[4] = 200;
+        assert_eq!(
+            service.command(fd, &long),
+            Err(libc::EINVAL),
+            "longer than what was written"
+        );
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
 }

@@ -95,7 +95,7 @@ impl Device {
         let engine = Engine::open(EngineConfig {
             netdev: self.netdev.clone(),
             addr: self.addr,
-            faults: config.faults.clone(),
+            faults: config.faults,
             pcap: config.pcap.clone(),
             rcvbuf: config.rcvbuf,
             line_rate: 0,

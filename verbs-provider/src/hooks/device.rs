@@ -130,11 +130,15 @@ pub(super) unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, len: usi
                 // here, its stack is dropped without missing anything.
                 match unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK) } {
                     1 => {}
-                    0 => {
-                        set_errno(libc::ENODEV);
+                    -1 if errno() != libc::EBADF => return -1,
+                    // Another thread closed the channel. In the kernel a waiting thread keeps the file alive, and waits on
+                    // for an event that cannot come; programs end in this state, and must not see an error before they do.
+                    _ => {
+                        // SAFETY: takes nothing, holds nothing; a cancellation point too.
+                        unsafe { libc::pause() };
+                        set_errno(libc::EINTR);
                         return -1;
                     }
-                    _ => return -1,
                 }
             }
             Err(()) => return -1,

@@ -70,7 +70,9 @@ impl Requester {
 
     /// Tell Tonic about progress.
     pub(super) fn advance(&mut self, qp: &QpInfo, cx: &mut Parts, una: Option<SegNo>) {
-        if let (Some(cum), Some(flow)) = (una, self.flow) {
+        // An ACK heard before is no progress and renews no retries.
+        if let (Some(cum), Some(flow)) = (una.filter(|una| *una > self.acked_seg), self.flow) {
+            self.acked_seg = cum;
             cx.tonic.incoming(cx.now, flow, Incoming::Ack { cum });
             self.renew_retries(qp);
             self.rnr_left = qp.attr.rnr_retry;

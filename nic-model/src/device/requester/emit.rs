@@ -10,7 +10,6 @@ use super::message::{Message, local_fault};
 use crate::frame::{Path, TxBatch};
 use crate::host_if::wqe::{WqeFlags, WrOpcode};
 use crate::tonic::SegNo;
-use roce_wire::bth::Bth;
 use roce_wire::ext::{AtomicEth, ImmDt, Reth};
 use roce_wire::opcode::Opcode;
 use roce_wire::packet::Headers;
@@ -140,7 +139,7 @@ impl PacketPlan {
         let payload = u32::try_from(left).unwrap_or(u32::MAX).min(qp.mtu) as usize;
         let (first, last) = (number == 0, number + 1 == message.segs);
         let opcode = opcode_of(message.opcode, first, last);
-        let mut bth = Bth::new(opcode, qp.attr.dest_qp_num, message.first_psn + number);
+        let mut bth = qp.bth(opcode, message.first_psn + number);
         bth.pad_count = u8::try_from(batch::pad_of(payload)).unwrap_or(0);
         bth.ack_req = last || number % ACK_INTERVAL == ACK_INTERVAL - 1;
         let receives = !matches!(message.opcode, WrOpcode::RdmaWrite);
@@ -163,7 +162,7 @@ impl PacketPlan {
             WrOpcode::FetchAdd => Opcode::RcFetchAdd,
             _ => Opcode::RcReadRequest,
         };
-        let mut bth = Bth::new(opcode, qp.attr.dest_qp_num, message.first_psn + message.answered);
+        let mut bth = qp.bth(opcode, message.first_psn + message.answered);
         bth.ack_req = true;
         let mut headers = Headers::new(bth);
         if message.opcode == WrOpcode::RdmaRead {

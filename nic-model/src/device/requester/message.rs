@@ -83,10 +83,10 @@ impl Message {
     }
 
     /// A message that only carries a fault (its WQE does not decode).
-    pub(super) fn malformed(index: u32, first_seg: SegNo, first_psn: Psn) -> Self {
+    pub(super) fn malformed(wr_id: u64, index: u32, first_seg: SegNo, first_psn: Psn) -> Self {
         Self {
             wqe: index,
-            wr_id: 0,
+            wr_id,
             opcode: WrOpcode::Send,
             flags: WqeFlags::empty(),
             imm: 0,

@@ -19,7 +19,7 @@ pub(super) use message::wc_opcode;
 
 use super::parts::Parts;
 use super::qp::QpInfo;
-use super::wqe::{SendWqe, WqeImage};
+use super::wqe::{SendWqe, WqeImage, send_wr_id};
 use crate::host_if::cqe::{Cqe, CqeFlags, WcStatus};
 use crate::host_if::qp_attr::QpState;
 use crate::host_if::ring::WorkQueue;
@@ -60,6 +60,8 @@ pub(super) struct Requester {
     next_seg: SegNo,
     /// Highest segment ever emitted, plus one: an ACK beyond it is a lie.
     sent_seg: SegNo,
+    /// Segments before this one are acknowledged.
+    acked_seg: SegNo,
     /// Tonic flow of the requests, from RTS on.
     flow: Option<FlowId>,
     retries_left: u8,
@@ -82,6 +84,7 @@ impl Requester {
             next_psn: Psn::new(0),
             next_seg: 0,
             sent_seg: 0,
+            acked_seg: 0,
             flow: None,
             retries_left: 0,
             rnr_left: 0,
@@ -95,6 +98,7 @@ impl Requester {
         self.next_psn = Psn::new(qp.attr.sq_psn);
         self.next_seg = 0;
         self.sent_seg = 0;
+        self.acked_seg = 0;
         self.flow = Some(flow);
         self.renew_retries(qp);
         self.rnr_left = qp.attr.rnr_retry;
@@ -152,11 +156,10 @@ impl Requester {
                 break;
             }
             let index = self.fetched;
-            let message = match SendWqe::decode(self.image.load(&self.sq, index)) {
-                Ok(wqe) => {
-                    Message::lay_out(&wqe, index, self.next_seg, self.next_psn, qp, &cx.memory, &cx.caps)
-                }
-                Err(_) => Message::malformed(index, self.next_seg, self.next_psn),
+            let image = self.image.load(&self.sq, index);
+            let message = match SendWqe::decode(image) {
+                Ok(wqe) => Message::lay_out(&wqe, index, self.next_seg, self.next_psn, qp, &cx.memory, &cx.caps),
+                Err(_) => Message::malformed(send_wr_id(image), index, self.next_seg, self.next_psn),
             };
             self.fetched = index.wrapping_add(1);
             self.next_seg = message.end_seg();
@@ -173,10 +176,14 @@ impl Requester {
             return self.fail_first(qp, cx, 0);
         }
         let mut upto = None;
+        let Some(oldest_psn) = self.inflight.front().map(|first| first.first_psn) else { return Outcome::Live };
         while let Some(message) = self.inflight.get(self.offered) {
             let fenced = message.flags.contains(WqeFlags::FENCE) && self.rd_outstanding > 0;
             let too_deep = message.awaits_response() && self.rd_outstanding >= qp.attr.max_rd_atomic;
-            if message.fault.is_some() || fenced || too_deep {
+            // PSNs in flight must stay comparable (IBTA 9.7.2): no more than half of their space.
+            let span = message.first_psn.offset_from(oldest_psn) + message.psns;
+            let too_long = self.offered > 0 && span > Psn::COUNT / 2;
+            if message.fault.is_some() || fenced || too_deep || too_long {
                 break;
             }
             self.rd_outstanding += u8::from(message.awaits_response());
@@ -240,10 +247,8 @@ impl Requester {
         while self.fetched != producer {
             let index = self.fetched;
             self.fetched = index.wrapping_add(1);
-            let message = match SendWqe::decode(self.image.load(&self.sq, index)) {
-                Ok(wqe) => Message { wr_id: wqe.ctrl.wr_id, ..Message::malformed(index, 0, Psn::new(0)) },
-                Err(_) => Message::malformed(index, 0, Psn::new(0)),
-            };
+            let wr_id = send_wr_id(self.image.load(&self.sq, index));
+            let message = Message::malformed(wr_id, index, 0, Psn::new(0));
             complete(qp, cx, &message, WcStatus::WrFlushErr, 0);
         }
     }

@@ -38,7 +38,11 @@ pub(in crate::device) enum AckEmitted {
 impl Responder {
     /// Acknowledge everything before the expected PSN.
     pub(super) fn schedule_ack(&mut self, qp: &QpInfo, cx: &mut Parts) {
-        if !matches!(self.pending.ack, Some((_, Syndrome::Nak(_) | Syndrome::RnrNak { .. }))) {
+        // A NAK of the expected PSN says more; one of an earlier PSN is out of date.
+        let refused = self.pending.ack.is_some_and(|(psn, syndrome)| {
+            psn == self.expected_psn && !matches!(syndrome, Syndrome::Ack { .. })
+        });
+        if !refused {
             let last = self.expected_psn.previous();
             self.pending.ack = Some((last, Syndrome::ACK));
         }
@@ -52,6 +56,8 @@ impl Responder {
 
     pub(super) fn schedule_rnr_nak(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn) {
         cx.counters.send_rnr_err += 1;
+        // What follows is discarded in silence until this PSN comes again (IBTA 9.7.5.2.8).
+        self.gap_reported = true;
         self.pending.ack = Some((psn, Syndrome::RnrNak { timer: qp.attr.min_rnr_timer }));
         self.list(qp, cx);
     }
@@ -80,7 +86,7 @@ impl Responder {
                 cx.counters.ack_deferred += u64::from(self.pending.ack.is_some());
                 return AckEmitted::Done;
             }
-            Some(Response::Atomic { psn, orig, msn }) => {
+            Some(Response::Atomic { psn, orig, msn, .. }) => {
                 let mut headers = Headers::new(qp.bth(Opcode::RcAtomicAck, psn));
                 headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn });
                 headers.atomic_ack = Some(AtomicAckEth { orig });

@@ -72,11 +72,8 @@ impl Responder {
     fn on_duplicate(&mut self, qp: &QpInfo, cx: &mut Parts, info: &OpcodeInfo, packet: &Packet<'_>) -> Outcome {
         cx.counters.duplicate_request += 1;
         match info.kind {
-            Kind::Send | Kind::Write => {
-                if packet.headers.bth.ack_req || info.place.is_end() {
-                    self.schedule_ack(qp, cx);
-                }
-            }
+            // Asked for or not: the requester may probe with any packet whether its ACK was lost.
+            Kind::Send | Kind::Write => self.schedule_ack(qp, cx),
             Kind::ReadRequest => self.on_duplicate_read(qp, cx, packet),
             Kind::CmpSwap | Kind::FetchAdd => self.on_duplicate_atomic(qp, cx, packet.headers.bth.psn),
             Kind::ReadResponse | Kind::Ack | Kind::AtomicAck | Kind::Cnp => {}

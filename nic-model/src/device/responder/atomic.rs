@@ -41,7 +41,7 @@ impl Responder {
         packet: &Packet<'_>,
     ) -> Result<Executed, Refusal> {
         let operands = packet.headers.atomic.ok_or(Refusal::Request(NakCode::InvalidRequest))?;
-        if !operands.va.is_multiple_of(8) || self.responses.len() >= usize::from(qp.attr.max_dest_rd_atomic) {
+        if !operands.va.is_multiple_of(8) || self.responses.outstanding() >= usize::from(qp.attr.max_dest_rd_atomic) {
             return Err(Refusal::Request(NakCode::InvalidRequest));
         }
         if !qp.attr.access.contains(Access::REMOTE_ATOMIC) {
@@ -61,17 +61,14 @@ impl Responder {
         self.expected_psn = psn.next();
         self.bump_msn();
         self.replays.save(psn, orig, self.msn);
-        self.responses.push_atomic(psn, orig, self.msn);
+        self.responses.push_atomic(psn, orig, self.msn, false);
         self.list(qp, cx);
         Ok(Executed::Silently)
     }
 
     pub(super) fn on_duplicate_atomic(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn) {
-        if let Some((orig, msn)) = self.replays.find(psn) {
-            if self.responses.len() < REPLAYS * 2 {
-                self.responses.push_atomic(psn, orig, msn);
-                self.list(qp, cx);
-            }
-        }
+        let Some((orig, msn)) = self.replays.find(psn).filter(|_| self.responses.has_room()) else { return };
+        self.responses.push_atomic(psn, orig, msn, true);
+        self.list(qp, cx);
     }
 }

@@ -14,7 +14,7 @@ mod write;
 use super::memory::Refused;
 use super::parts::Parts;
 use super::qp::QpInfo;
-use super::wqe::{RecvWqe, WqeImage};
+use super::wqe::{WqeImage, recv_wr_id};
 use crate::host_if::cqe::{Cqe, CqeFlags, WcOpcode, WcStatus};
 use crate::host_if::ring::WorkQueue;
 use crate::tonic::FlowId;
@@ -131,7 +131,7 @@ impl Responder {
     /// Complete the current receive WQE and step to the next.
     fn complete_receive(&mut self, qp: &QpInfo, cx: &mut Parts, cqe: Cqe) {
         let index = self.rq_next;
-        let wr_id = RecvWqe::decode(self.image.load(&self.rq, index)).map_or(0, |wqe| wqe.ctrl.wr_id);
+        let wr_id = recv_wr_id(self.image.load(&self.rq, index));
         self.rq_next = index.wrapping_add(1);
         let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
         let flags = cqe.flags | CqeFlags::RECV.bits();

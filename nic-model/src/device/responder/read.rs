@@ -1,8 +1,8 @@
 //! Inbound RDMA READ and the queue of responses (IBTA 9.4.4, 9.7.5.1.9).
 //!
 //! READ responses are data segments and leave by a Tonic flow of their own; atomic acknowledgements are control packets.
-//! Both wait in one queue, so that responses keep PSN order. A duplicate READ makes everything queued from its PSN on
-//! stale, since the requester asks for all of that again.
+//! Both wait in one queue, so that responses keep PSN order. A duplicate READ takes the place of what is queued for its
+//! PSNs, and what is queued behind it follows anew.
 
 use super::super::batch;
 use super::super::parts::Parts;
@@ -30,9 +30,15 @@ pub(super) struct ReadResponse {
     rkey: u32,
     length: u32,
     msn: u32,
+    /// It answers a duplicate.
+    repeat: bool,
 }
 
 impl ReadResponse {
+    fn end_psn(&self) -> Psn {
+        self.first_psn + self.segs
+    }
+
     const fn end_seg(&self) -> SegNo {
         self.first_seg + self.segs as u64
     }
@@ -51,8 +57,36 @@ pub(super) enum Response {
         orig: u64,
         /// MSN at its execution.
         msn: u32,
+        /// It answers a duplicate.
+        repeat: bool,
     },
 }
+
+impl Response {
+    const fn is_repeat(&self) -> bool {
+        match self {
+            Self::Read(read) => read.repeat,
+            Self::Atomic { repeat, .. } => *repeat,
+        }
+    }
+
+    fn first_psn(&self) -> Psn {
+        match self {
+            Self::Read(read) => read.first_psn,
+            Self::Atomic { psn, .. } => *psn,
+        }
+    }
+
+    fn end_psn(&self) -> Psn {
+        match self {
+            Self::Read(read) => read.end_psn(),
+            Self::Atomic { psn, .. } => psn.next(),
+        }
+    }
+}
+
+/// Most responses queued; duplicates beyond that are ignored, their requester asks again.
+const MAX_QUEUED: usize = 64;
 
 /// Responses in PSN order.
 #[derive(Debug, Default)]
@@ -88,8 +122,14 @@ impl ResponseQueue {
         self.queue.pop_front();
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// Requests being answered for the first time: those the peer may count as outstanding.
+    pub(super) fn outstanding(&self) -> usize {
+        self.queue.iter().filter(|response| !response.is_repeat()).count()
+    }
+
+    /// Whether a duplicate may be answered.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < MAX_QUEUED
     }
 
     fn push_read(&mut self, mut read: ReadResponse) {
@@ -98,8 +138,8 @@ impl ResponseQueue {
         self.queue.push_back(Response::Read(read));
     }
 
-    pub(super) fn push_atomic(&mut self, psn: Psn, orig: u64, msn: u32) {
-        self.queue.push_back(Response::Atomic { psn, orig, msn });
+    pub(super) fn push_atomic(&mut self, psn: Psn, orig: u64, msn: u32, repeat: bool) {
+        self.queue.push_back(Response::Atomic { psn, orig, msn, repeat });
     }
 
     /// Offer Tonic the READs up to the first atomic.
@@ -115,17 +155,16 @@ impl ResponseQueue {
         }
     }
 
-    /// Forget queued responses at or after `psn`. Segments of theirs that Tonic already has turn out to be nothing.
-    fn make_stale(&mut self, psn: Psn) {
-        while let Some(last) = self.queue.back_mut() {
-            match last {
-                Response::Atomic { psn: of, .. } if !of.is_before(psn) => {
-                    self.queue.pop_back();
-                }
-                Response::Read(read) if !read.first_psn.is_before(psn) => {
-                    self.queue.pop_back();
-                }
-                _ => break,
+    /// Answer a duplicate READ: in place of what is queued for its PSNs, before what is queued behind. Segments of the
+    /// old entries that Tonic already has turn out to be nothing.
+    fn repeat_read(&mut self, read: ReadResponse) {
+        let behind = self.queue.iter().position(|queued| read.first_psn.is_before(queued.end_psn()));
+        let behind = self.queue.split_off(behind.unwrap_or(self.queue.len()));
+        self.push_read(read);
+        for queued in behind.into_iter().filter(|queued| !queued.first_psn().is_before(read.end_psn())) {
+            match queued {
+                Response::Read(read) => self.push_read(read),
+                Response::Atomic { .. } => self.queue.push_back(queued),
             }
         }
     }
@@ -146,7 +185,7 @@ impl Responder {
         cx: &mut Parts,
         packet: &Packet<'_>,
     ) -> Result<Executed, Refusal> {
-        if self.responses.len() >= usize::from(qp.attr.max_dest_rd_atomic) {
+        if self.responses.outstanding() >= usize::from(qp.attr.max_dest_rd_atomic) {
             return Err(Refusal::Request(NakCode::InvalidRequest));
         }
         let read = self.check_read(qp, cx, packet).map_err(Refusal::Request)?;
@@ -178,19 +217,21 @@ impl Responder {
             rkey: reth.rkey,
             length: reth.dma_len,
             msn: self.msn,
+            repeat: false,
         })
     }
 
     pub(super) fn on_duplicate_read(&mut self, qp: &QpInfo, cx: &mut Parts, packet: &Packet<'_>) {
         let Ok(read) = self.check_read(qp, cx, packet) else { return };
         // A duplicate asks for PSNs that were given out; anything beyond them is a forgery.
-        let end = read.first_psn + read.segs;
-        if self.expected_psn.is_before(end) {
+        if self.expected_psn.is_before(read.end_psn()) {
             cx.counters.malformed_pkts += 1;
             return;
         }
-        self.responses.make_stale(read.first_psn);
-        self.responses.push_read(read);
+        if !self.responses.has_room() {
+            return;
+        }
+        self.responses.repeat_read(ReadResponse { repeat: true, ..read });
         self.responses.offer(cx);
     }
 

@@ -26,7 +26,8 @@ impl HostBudget {
         Self { local: LocalBudget::new(slot), addrs }
     }
 
-    fn is_local(&self, addr: IpAddr) -> bool {
+    /// Whether a process of this host has that address.
+    pub(super) fn is_local(&self, addr: IpAddr) -> bool {
         addr.is_loopback() || self.addrs.contains(&addr)
     }
 

@@ -28,6 +28,8 @@ const TURNS: usize = 8;
 const QUANTUM: u16 = 64;
 /// Transport program of reliable flows.
 const DEFAULT_PROGRAM: &str = "roce-dcqcn";
+/// How often the guardian is looked after.
+const GUARDIAN_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to wait for another process that is joining the same address.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -47,6 +49,7 @@ pub(super) struct Core {
     held: bool,
     /// The last turn ended with packets left to send.
     more: bool,
+    guardian_due: Time,
     started: Instant,
 }
 
@@ -97,6 +100,7 @@ impl Core {
             batch: TxBatch::new(),
             held: false,
             more: false,
+            guardian_due: Time::ZERO,
             started: Instant::now(),
         })
     }
@@ -229,6 +233,14 @@ impl Core {
             Time::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
         });
         [self.nic.poll_timeout(), self.port.next_deadline(), host, retry].into_iter().flatten().min()
+    }
+
+    /// See now and then whether the guardian is still there.
+    pub(super) fn poll_guardian(&mut self, now: Time) {
+        if let Some(guardian) = self.guardian.as_mut().filter(|_| now >= self.guardian_due) {
+            self.guardian_due = now + GUARDIAN_INTERVAL;
+            guardian.poll();
+        }
     }
 
     /// Live counters as JSON, for `adverb stat`.

@@ -185,17 +185,8 @@ impl Engine {
 
     /// After ringing a doorbell: send what can be sent now.
     pub fn kick(&self) {
-        if self.streak.swap(0, Ordering::Relaxed) >= POLLING_STREAK {
-            self.waiter.watch_sockets(true);
-        }
-        while let Some(mut core) = self.try_lock() {
-            let now = self.now();
-            core.drive(now, false);
-            self.finish(core, now);
-            if !self.doorbells.is_pending() {
-                return;
-            }
-        }
+        self.rest_from_polling();
+        self.try_drive(false);
     }
 
     /// From an empty CQ: receive, send, complete.
@@ -204,21 +195,26 @@ impl Engine {
         if self.streak.fetch_add(1, Ordering::Relaxed) == POLLING_STREAK {
             self.waiter.watch_sockets(false);
         }
-        if let Some(mut core) = self.try_lock() {
-            let now = self.now();
-            core.drive(now, true);
-            self.finish(core, now);
-        }
+        self.try_drive(true);
     }
 
     /// After arming a CQ: the application will wait, so the thread must watch again; completions already there fire.
     pub fn arm(&self) {
+        self.rest_from_polling();
+        self.try_drive(true);
+    }
+
+    /// The application does something else than polling: the thread watches the sockets again.
+    fn rest_from_polling(&self) {
         if self.streak.swap(0, Ordering::Relaxed) >= POLLING_STREAK {
             self.waiter.watch_sockets(true);
         }
+    }
+
+    fn try_drive(&self, receive: bool) {
         if let Some(mut core) = self.try_lock() {
             let now = self.now();
-            core.drive(now, true);
+            core.drive(now, receive);
             self.finish(core, now);
         }
     }
@@ -226,8 +222,8 @@ impl Engine {
     /// Send a MAD from QP1.
     pub fn send_mad(&self, mad: Mad) {
         if let Some(mut core) = self.lock() {
-            core.nic.send_mad(mad);
             let now = self.now();
+            core.nic.send_mad(mad);
             core.drive(now, false);
             self.finish(core, now);
         }
@@ -281,14 +277,28 @@ impl Engine {
         self.inert.store(true, Ordering::Relaxed);
     }
 
-    /// Let go of the lock, see to the next deadline, tell the service.
-    fn finish(&self, mut core: MutexGuard<'_, Core>, now: Time) {
-        let told = core.take_told();
-        let deadline = core.next_deadline(self.clock);
-        drop(core);
-        if let Some(deadline) = deadline {
-            self.waiter.alarm_by(deadline, now);
+    /// Let go of the lock, see to the next deadline, tell the service. A doorbell that rang while the lock was held,
+    /// whose ringer did not wait for it, is answered here.
+    fn finish<'a>(&'a self, mut core: MutexGuard<'a, Core>, mut now: Time) {
+        loop {
+            let told = core.take_told();
+            let deadline = core.next_deadline(self.clock);
+            drop(core);
+            if let Some(deadline) = deadline {
+                self.waiter.alarm_by(deadline, now);
+            }
+            self.tell(told);
+            if !self.doorbells.is_pending() {
+                return;
+            }
+            let Some(next) = self.try_lock() else { return };
+            core = next;
+            now = self.now();
+            core.drive(now, false);
         }
+    }
+
+    fn tell(&self, told: Told) {
         for event in told.events {
             match event {
                 Event::Completion { cookie } => self.service.completion(cookie),

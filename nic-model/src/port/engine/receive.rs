@@ -4,8 +4,10 @@ use super::core::Core;
 use super::sealing::Sealer;
 use crate::device::{GSI_QPN, Nic};
 use crate::frame::RxMeta;
+use crate::port::host::board::{MAX_SOCKETS, Mark};
 use crate::port::host::{Board, Message, Slot, Steering};
 use crate::time::Time;
+use arrayvec::ArrayVec;
 use roce_wire::bth::Bth;
 use roce_wire::ext::Deth;
 use std::net::IpAddr;
@@ -76,7 +78,8 @@ impl Inlet<'_> {
         if self.slot.send(to, &message).is_err() {
             // Nobody there: the QP is gone, or the message is for whoever answers unknown connections.
             self.deliver(meta, bytes, hint);
-        } else if let Some(steering) = self.steering.iter_mut().find(|steering| steering.addr() == meta.dst) {
+        }
+        if let Some(steering) = self.steering.iter_mut().find(|steering| steering.addr() == meta.dst) {
             steering.repair();
         }
     }
@@ -106,8 +109,8 @@ impl Core {
     /// Take in what has arrived.
     pub(super) fn receive(&mut self, now: Time) {
         for _ in 0..RX_TURN {
-            let marks: [_; 2] = [self.board.mark(0), self.board.mark(self.addrs.len().saturating_sub(1).min(1))];
-            let Self { nic, port, slot, steering, sealer, board, addrs, .. } = self;
+            let marks: ArrayVec<Mark, MAX_SOCKETS> = (0..self.addrs.len().min(MAX_SOCKETS)).map(|i| self.board.mark(i)).collect();
+            let Self { nic, port, slot, steering, sealer, board, addrs, budget, .. } = self;
             let mut inlet = Inlet { nic, slot, steering, sealer, now };
             let mut run = Run::default();
             let received = port.receive(&mut |meta, bytes, hint| {
@@ -117,13 +120,16 @@ impl Core {
                         return;
                     }
                 }
-                run.add(board, index_of(addrs, meta.dst), bytes.len(), hint);
+                // Only siblings' data is in the board; their messages to QP1 are not.
+                if Bth::peek_dest_qpn(bytes) != Some(GSI_QPN) && budget.is_local(meta.src) {
+                    run.add(board, index_of(addrs, meta.dst), bytes.len(), hint);
+                }
                 inlet.packet(meta, bytes, hint);
             });
             run.finish(board);
             match received {
                 Ok(0) => {
-                    for (socket, mark) in marks.into_iter().enumerate().take(self.addrs.len()) {
+                    for (socket, mark) in marks.into_iter().enumerate() {
                         self.board.emptied(socket, mark);
                     }
                     return;

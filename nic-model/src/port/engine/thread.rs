@@ -183,6 +183,7 @@ impl Engine {
         if messages || core.slot.next_flush().is_some() || core.steering.iter().any(|s| s.next_timeout().is_some()) {
             core.receive_messages(now);
         }
+        core.poll_guardian(now);
         core.drive(now, receive);
         self.finish(core, now);
     }

@@ -11,6 +11,9 @@
 //!  room = usable(rcvbuf) − reserved − (sent − dequeued)
 //! ```
 //!
+//! A send has not always reached the queue when sendmsg returns (the kernel may put loopback off to a softirq), so what
+//! was sent is taken for lost only [`SETTLED`] after it was noted.
+//!
 //! Commit adds before it subtracts and reserving reads in the opposite order, so a race only makes the room look smaller.
 //! The low half of the `reserved` word counts bytes, the high half changes, so that a stale sum never wins the CAS.
 //! Everyone may write anything here: values are clamped, and the worst a liar gets is lost packets or a slow sender.
@@ -21,6 +24,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MemFdCreateFlag, memfd_create};
@@ -31,6 +35,9 @@ use super::truesize;
 
 /// Most sockets of one process that a board describes.
 pub const MAX_SOCKETS: usize = 32;
+
+/// What was sent so long ago has reached the queue, or will never.
+const SETTLED: Duration = Duration::from_millis(10);
 
 // Layout of the page.
 const MAGIC: u32 = u32::from_le_bytes(*b"AvB1");
@@ -148,6 +155,11 @@ impl Page {
         let _ = self.u64(socket, RESERVED).fetch_update(SeqCst, SeqCst, update);
     }
 
+    /// Counts what was sent before this board was shared.
+    pub(super) fn add_sent(&self, socket: usize, charge: u64) {
+        self.u64(socket, SENT).fetch_add(charge, SeqCst);
+    }
+
     /// Clears what a dead predecessor of slot `own` had reserved.
     pub(super) fn clear_lane(&self, own: u8) {
         let lane = self.lane(own).swap(0, SeqCst);
@@ -178,6 +190,8 @@ pub struct Board {
     memfd: OwnedFd,
     page: Page,
     sockets: usize,
+    /// For each socket what had been sent, and when that was noted, if it had not all been read then.
+    noted: [Option<(u64, Instant)>; MAX_SOCKETS],
 }
 
 const NAME: &CStr = c"adverb-board";
@@ -198,6 +212,7 @@ impl Board {
             memfd,
             page: Page(shared),
             sockets: 0,
+            noted: [None; MAX_SOCKETS],
         })
     }
 
@@ -249,13 +264,31 @@ impl Board {
         self.page.u64(socket, DEQUEUED).fetch_add(charge as u64, SeqCst);
     }
 
-    /// The read after `mark` found nothing: what had been sent by then is no longer queued, read or lost.
-    pub fn emptied(&self, socket: usize, mark: Mark) {
+    /// The read after `mark` found nothing: what had been sent well before is no longer queued, but read or lost.
+    pub fn emptied(&mut self, socket: usize, mark: Mark) {
+        let Some(noted) = self.noted.get_mut(socket) else {
+            return;
+        };
         let dequeued = self.page.u64(socket, DEQUEUED);
-        let behind = mark.sent.wrapping_sub(dequeued.load(SeqCst)).cast_signed();
-        // With a reservation open, its packets may have been read before their commit: then only ever forward.
-        if behind > 0 || (behind < 0 && mark.idle) {
+        let seen = dequeued.load(SeqCst);
+        let is_behind = |sent: u64| sent.wrapping_sub(seen).cast_signed() > 0;
+        // More read than sent, counted twice by somebody. While nothing is reserved all that was read has been
+        // committed, so it is not just early.
+        if mark.idle && seen.wrapping_sub(mark.sent).cast_signed() > 0 {
             dequeued.store(mark.sent, SeqCst);
+            *noted = None;
+            return;
+        }
+        match noted {
+            None if is_behind(mark.sent) => *noted = Some((mark.sent, Instant::now())),
+            None => {}
+            Some((sent, at)) if at.elapsed() >= SETTLED => {
+                if is_behind(*sent) {
+                    dequeued.store(*sent, SeqCst);
+                }
+                *noted = is_behind(mark.sent).then(|| (mark.sent, Instant::now()));
+            }
+            Some(_) => {}
         }
     }
 
@@ -295,6 +328,15 @@ mod tests {
         (board, page)
     }
 
+    /// Finds the socket empty, and again after what was sent by then has settled.
+    fn settle(board: &mut Board) {
+        for _ in 0..2 {
+            let mark = board.mark(0);
+            board.emptied(0, mark);
+            std::thread::sleep(SETTLED);
+        }
+    }
+
     #[test]
     fn reservations_never_exceed_what_is_usable() {
         let (board, page) = pair(212_992);
@@ -308,7 +350,7 @@ mod tests {
 
     #[test]
     fn reading_makes_room_and_emptiness_forgives_losses() {
-        let (board, page) = pair(100_000);
+        let (mut board, page) = pair(100_000);
         let charge = truesize::of_batch(1000, 10_000, true) as u64;
         let grant = page.reserve(0, 7, 1, 20_000);
         page.commit(0, 7, grant, charge);
@@ -319,8 +361,7 @@ mod tests {
         // Sent but dropped on the way.
         let grant = page.reserve(0, 7, 1, 20_000);
         page.commit(0, 7, grant, charge);
-        let mark = board.mark(0);
-        board.emptied(0, mark);
+        settle(&mut board);
         assert_eq!(board.occupancy(0), 0);
 
         // Received twice: once more than sent, until somebody looks while nothing is reserved.

@@ -14,10 +14,14 @@ use super::slot::Slot;
 use super::truesize;
 use crate::frame::MAX_BATCH_BYTES;
 
-/// Charge a sender may cause before it has the receiver's board: a sixteenth of what a stock buffer holds.
+/// How long a sender waits for the receiver's board before it sends without.
+const BLIND_AFTER: Duration = Duration::from_millis(10);
+/// Charge a sender may cause without the board: one full packet, so that sixteen senders fit a stock buffer.
 const BLIND_WINDOW: usize = 8_704;
 /// A request without answer is repeated, and the blind window renewed, after this time.
 const REQUEST_AGAIN: Duration = Duration::from_millis(100);
+/// How soon to ask again for room where there was none.
+const RETRY: Duration = Duration::from_micros(50);
 /// A sender without room for so long asks for the board again: the receiver may have been replaced.
 const STARVED: Duration = Duration::from_millis(20);
 /// Less room than this is none: one full packet, so that small packets do not starve large ones.
@@ -26,10 +30,12 @@ const LEAST_GRANT: u64 = truesize::of_datagram(4200) as u64;
 #[derive(Debug)]
 enum Peer {
     Unknown,
-    /// Asked for its board at `since`; `left` of the blind window.
+    /// Asked for its board at `since`; `left` of the blind window, `blind` sent in all to `dst` without a board.
     Asked {
         since: Instant,
         left: usize,
+        blind: usize,
+        dst: IpAddr,
     },
     /// Sharing its board.
     Known {
@@ -45,8 +51,15 @@ enum Peer {
 #[derive(Clone, Copy, Debug)]
 enum Held {
     Nothing,
-    Blind { to: u8 },
-    Room { to: u8, socket: usize, grant: u32 },
+    /// Towards a process whose board is not shared.
+    Unknown {
+        to: u8,
+    },
+    Room {
+        to: u8,
+        socket: usize,
+        grant: u32,
+    },
 }
 
 /// Room at the sockets of this host's processes.
@@ -55,6 +68,7 @@ pub struct LocalBudget {
     own: u8,
     peers: Box<[Peer; 256]>,
     held: Held,
+    retry_at: Option<Instant>,
 }
 
 impl LocalBudget {
@@ -64,76 +78,105 @@ impl LocalBudget {
             own,
             peers: Box::new([const { Peer::Unknown }; 256]),
             held: Held::Nothing,
+            retry_at: None,
         }
     }
 
     /// Reserves room at the socket that the process of slot `to` has at `dst`, and returns how many payload bytes may be
     /// sent there now, in one batch. Must be followed by [`Self::sent`] or [`Self::release`]; another call releases.
-    /// Zero: try again within a millisecond or so. Own slot included: its board is asked for like any other.
+    /// After a zero ask again by [`Self::retry_at`]: nobody tells when there is room. Own slot included: its board is
+    /// asked for like any other.
     pub fn available(&mut self, slot: &mut Slot, to: u8, dst: IpAddr) -> usize {
         self.release();
         let now = Instant::now();
-        let own = self.own;
-        let peer = &mut self.peers[usize::from(to)];
-        match peer {
-            Peer::Known { page, starved } => {
-                // An address the board does not list is served by a socket it cannot speak for.
-                let Some(socket) = page.socket_at(dst) else {
-                    return MAX_BATCH_BYTES;
-                };
-                let share = (page.usable(socket) / 4).max(LEAST_GRANT);
-                let most = share.min(truesize::of_batch(1, MAX_BATCH_BYTES, true) as u64);
-                let grant = page.reserve(socket, own, LEAST_GRANT.min(page.usable(socket)), most);
-                let coalesces = page.coalesces(socket);
-                if grant == 0 {
-                    let since = *starved.get_or_insert(now);
-                    if now.duration_since(since) >= STARVED {
-                        *starved = Some(now);
-                        if ask(slot, to).is_err() {
-                            *peer = Peer::Gone { since: now };
-                        }
-                    }
-                    return 0;
-                }
-                *starved = None;
-                self.held = Held::Room { to, socket, grant };
-                let payload = truesize::payload_within(usize::try_from(grant).unwrap_or(0), coalesces);
-                // A buffer too small for the estimate of one packet still gets one when it is empty.
-                let least = if u64::from(grant) == page.usable(socket) {
-                    4200
+        let most = match &self.peers[usize::from(to)] {
+            Peer::Known { .. } => self.reserve(slot, to, dst, now),
+            Peer::Asked { since, left, .. } if now.duration_since(*since) < REQUEST_AGAIN => {
+                let blind = now.duration_since(*since) >= BLIND_AFTER;
+                if blind {
+                    truesize::payload_within(*left, true)
                 } else {
                     0
-                };
-                payload.clamp(least, MAX_BATCH_BYTES)
-            }
-            Peer::Asked { since, left } if now.duration_since(*since) < REQUEST_AGAIN => {
-                self.held = Held::Blind { to };
-                truesize::payload_within(*left, true)
+                }
             }
             // Nobody there to be flooded.
             Peer::Gone { since } if now.duration_since(*since) < REQUEST_AGAIN => MAX_BATCH_BYTES,
-            Peer::Unknown | Peer::Asked { .. } | Peer::Gone { .. } => {
-                if ask(slot, to).is_err() {
-                    *peer = Peer::Gone { since: now };
-                    return MAX_BATCH_BYTES;
-                }
-                *peer = Peer::Asked {
-                    since: now,
-                    left: BLIND_WINDOW,
-                };
-                self.held = Held::Blind { to };
-                truesize::payload_within(BLIND_WINDOW, true)
+            Peer::Asked { blind, .. } => {
+                let blind = *blind;
+                self.ask(slot, to, dst, blind, now)
             }
+            Peer::Unknown | Peer::Gone { .. } => self.ask(slot, to, dst, 0, now),
+        };
+        if most == 0 {
+            self.retry_at = Some(now + RETRY);
+        } else if matches!(self.held, Held::Nothing) {
+            self.held = Held::Unknown { to };
         }
+        most
+    }
+
+    /// When to look again for room that was missing since the last call of this; `None` if none was.
+    pub fn retry_at(&mut self) -> Option<Instant> {
+        self.retry_at.take()
+    }
+
+    /// Room at a process whose board is shared.
+    fn reserve(&mut self, slot: &mut Slot, to: u8, dst: IpAddr, now: Instant) -> usize {
+        let peer = &mut self.peers[usize::from(to)];
+        let Peer::Known { page, starved } = peer else { return 0 };
+        let Some(socket) = page.socket_at(dst) else {
+            // Its process has ended and its guardian says so; the slot's next holder has another board.
+            *peer = Peer::Gone { since: now };
+            return MAX_BATCH_BYTES;
+        };
+        let usable = page.usable(socket);
+        let most = (usable / 4)
+            .max(LEAST_GRANT)
+            .min(truesize::of_batch(1, MAX_BATCH_BYTES, true) as u64);
+        let grant = page.reserve(socket, self.own, LEAST_GRANT.min(usable), most);
+        if grant == 0 {
+            let since = *starved.get_or_insert(now);
+            if now.duration_since(since) < STARVED {
+                return 0;
+            }
+            *starved = Some(now);
+            if slot.send(to, &Message::BoardRequest).is_err() {
+                *peer = Peer::Gone { since: now };
+            }
+            return 0;
+        }
+        *starved = None;
+        self.held = Held::Room { to, socket, grant };
+        let payload = truesize::payload_within(usize::try_from(grant).unwrap_or(0), page.coalesces(socket));
+        // A buffer too small for the estimate of one packet still gets one when it is empty.
+        let least = if u64::from(grant) == usable { 4200 } else { 0 };
+        payload.clamp(least, MAX_BATCH_BYTES)
+    }
+
+    /// Asks a process for its board; what may be sent meanwhile.
+    fn ask(&mut self, slot: &mut Slot, to: u8, dst: IpAddr, blind: usize, now: Instant) -> usize {
+        if slot.send(to, &Message::BoardRequest).is_err() {
+            self.peers[usize::from(to)] = Peer::Gone { since: now };
+            return MAX_BATCH_BYTES;
+        }
+        self.peers[usize::from(to)] = Peer::Asked {
+            since: now,
+            left: BLIND_WINDOW,
+            blind,
+            dst,
+        };
+        0
     }
 
     /// What was available has been sent: `total` bytes in packets of `segment_size`.
     pub fn sent(&mut self, segment_size: usize, total: usize) {
         match core::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => {}
-            Held::Blind { to } => {
-                if let Peer::Asked { left, .. } = &mut self.peers[usize::from(to)] {
-                    *left = left.saturating_sub(truesize::of_batch(segment_size, total, true));
+            Held::Unknown { to } => {
+                if let Peer::Asked { left, blind, .. } = &mut self.peers[usize::from(to)] {
+                    let charge = truesize::of_batch(segment_size, total, true);
+                    *left = left.saturating_sub(charge);
+                    *blind += charge;
                 }
             }
             Held::Room { to, socket, grant } => {
@@ -166,6 +209,11 @@ impl LocalBudget {
         }
         let page = Page::map(memfd)?;
         page.clear_lane(self.own);
+        if let Peer::Asked { blind, dst, .. } = peer
+            && let Some(socket) = page.socket_at(*dst)
+        {
+            page.add_sent(socket, *blind as u64);
+        }
         *peer = Peer::Known { page, starved: None };
         Ok(())
     }
@@ -174,10 +222,6 @@ impl LocalBudget {
     pub fn knows(&self, to: u8) -> bool {
         matches!(self.peers[usize::from(to)], Peer::Known { .. })
     }
-}
-
-fn ask(slot: &mut Slot, to: u8) -> io::Result<()> {
-    slot.send(to, &Message::BoardRequest)
 }
 
 #[cfg(test)]
@@ -330,6 +374,13 @@ mod tests {
         let silent = Slot::claim().unwrap();
         let mut budget = LocalBudget::new(slot.number());
         let dst: IpAddr = "127.74.0.3".parse().unwrap();
+        assert_eq!(
+            budget.available(&mut slot, silent.number(), dst),
+            0,
+            "there may be an answer in no time"
+        );
+        assert!(budget.retry_at().is_some() && budget.retry_at().is_none());
+        std::thread::sleep(BLIND_AFTER);
         let mut charged = 0;
         for _ in 0..100 {
             let most = budget.available(&mut slot, silent.number(), dst);
@@ -339,6 +390,36 @@ mod tests {
             budget.sent(most, most);
             charged += truesize::of_datagram(most);
         }
-        assert!(charged > 0 && charged <= BLIND_WINDOW, "{charged}");
+        // Nothing at all when the machine slept through the window.
+        assert!(charged <= BLIND_WINDOW, "{charged}");
+    }
+
+    #[test]
+    fn towards_nobody_nothing_is_held_back() {
+        let mut slot = Slot::claim().unwrap();
+        let mut budget = LocalBudget::new(slot.number());
+        let dst: IpAddr = "127.74.0.4".parse().unwrap();
+        // Nobody has slot 0.
+        for _ in 0..3 {
+            assert_eq!(budget.available(&mut slot, 0, dst), MAX_BATCH_BYTES);
+            budget.sent(1024, MAX_BATCH_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_board_without_the_address_is_that_of_a_dead_process() {
+        let mut slot = Slot::claim().unwrap();
+        let mut other = Slot::claim().unwrap();
+        let mut budget = LocalBudget::new(slot.number());
+        let dst: IpAddr = "127.74.0.5".parse().unwrap();
+        assert_eq!(budget.available(&mut slot, other.number(), dst), 0);
+        let board = Board::new().unwrap();
+        other
+            .answer(&Sender::Slot(slot.number()), &Message::BoardReply, Some(board.fd()))
+            .unwrap();
+        collect_boards(&mut slot, &mut budget);
+        assert!(budget.knows(other.number()));
+        assert_eq!(budget.available(&mut slot, other.number(), dst), MAX_BATCH_BYTES);
+        assert!(!budget.knows(other.number()), "to be asked again");
     }
 }

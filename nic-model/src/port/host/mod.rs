@@ -23,7 +23,6 @@
 //! [`board`] and [`local_budget`] bound what is in flight towards each socket, so that the kernel never drops for lack of room.
 
 pub mod board;
-pub mod budget;
 pub mod filter;
 pub mod guardian;
 pub mod local_budget;
@@ -37,7 +36,6 @@ mod sys;
 pub mod truesize;
 
 pub use board::Board;
-pub use budget::HostBudget;
 pub use guardian::Guardian;
 pub use local_budget::LocalBudget;
 pub use message::Message;

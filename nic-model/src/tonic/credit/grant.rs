@@ -21,8 +21,14 @@ pub(crate) struct GrantCredit {
 
 impl GrantCredit {
     pub(super) fn new(segment_size: u32, segments: u16) -> Self {
-        let mut credit =
-            Self { credit: 0, pulls: 0, segment_size, last_cost: 0, last_count: 0, waiting: false };
+        let mut credit = Self {
+            credit: 0,
+            pulls: 0,
+            segment_size,
+            last_cost: 0,
+            last_count: 0,
+            waiting: false,
+        };
         credit.add(u64::from(segments));
         credit
     }

@@ -33,9 +33,12 @@ impl Credit {
     pub(crate) fn new(scheme: CreditScheme, params: &FlowParams, initial: &Initial, pacing: Pacing, now: Time) -> Self {
         match scheme {
             CreditScheme::Window => Self::Window,
-            CreditScheme::Rate | CreditScheme::WindowAndRate => {
-                Self::Rate(RateCredit::new(params.segment_size, initial.rate_bps.unwrap_or(0), pacing, now))
-            }
+            CreditScheme::Rate | CreditScheme::WindowAndRate => Self::Rate(RateCredit::new(
+                params.segment_size,
+                initial.rate_bps.unwrap_or(0),
+                pacing,
+                now,
+            )),
             CreditScheme::Grant => Self::Grant(GrantCredit::new(params.segment_size, initial.grant)),
         }
     }

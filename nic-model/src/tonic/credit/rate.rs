@@ -15,6 +15,14 @@ const UNITS_PER_BYTE: u64 = 8_000_000_000;
 /// Wire bytes of a segment beyond its payload: UDP/IPv6, BTH, longest extension headers, ICRC.
 const OVERHEAD: u64 = 128;
 
+/// Larger segments than this are counted as this large when bursts are sized.
+const MAX_SEGMENT: u32 = 1 << 20;
+
+/// Units of `length` bytes, a segment of at least one byte.
+const fn cost(length: u32) -> u64 {
+    (if length == 0 { 1 } else { length as u64 }).saturating_mul(UNITS_PER_BYTE)
+}
+
 /// How rate-limited flows form bursts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacing {
@@ -54,7 +62,7 @@ impl RateCredit {
             need: 0,
             slack: 0,
             last_cost: 0,
-            segment_size,
+            segment_size: segment_size.clamp(1, MAX_SEGMENT),
             burst: 1,
             last_count: 0,
         };
@@ -86,9 +94,11 @@ impl RateCredit {
             return (core::mem::take(&mut self.need) > 0).then_some(Verdict::Ready);
         }
         let full = u64::from(self.segment_size) * UNITS_PER_BYTE;
-        let lasting = bps.saturating_mul(nanos(pacing.burst)) / full.max(1);
+        let lasting = bps.saturating_mul(nanos(pacing.burst)) / full;
         let old = core::mem::replace(&mut self.burst, 1);
-        self.burst = u16::try_from(lasting).unwrap_or(u16::MAX).clamp(1, pacing.quantum.max(1));
+        self.burst = u16::try_from(lasting)
+            .unwrap_or(u16::MAX)
+            .clamp(1, pacing.quantum.max(1));
         self.slack = bps.saturating_mul(nanos(pacing.lateness).max(1));
         if self.need == 0 {
             return None;
@@ -120,11 +130,10 @@ impl RateCredit {
         Verdict::At(Time(self.updated.0.saturating_add(missing.div_ceil(self.bps))))
     }
 
-    /// Whether a burst of `queued` segments, the first of `length` bytes, may start.
+    /// Whether a burst of up to `queued` segments, the first of `length` bytes, may start.
     pub(super) fn verdict(&mut self, now: Time, queued: u16, length: u32) -> Verdict {
         self.accrue(now);
-        let more = u64::from(queued.min(self.burst)).saturating_sub(1);
-        self.need = u64::from(length) * UNITS_PER_BYTE + more * u64::from(self.segment_size) * UNITS_PER_BYTE;
+        self.need = cost(length).saturating_mul(u64::from(queued.min(self.burst)));
         let verdict = self.wait();
         if verdict == Verdict::Ready {
             self.need = 0;
@@ -139,7 +148,7 @@ impl RateCredit {
         self.last_cost = 0;
         let mut count = 0;
         while count < most {
-            let cost = u64::from(length(first + u64::from(count))) * UNITS_PER_BYTE;
+            let cost = cost(length(first + u64::from(count)));
             if cost > self.credit {
                 break;
             }

@@ -32,11 +32,11 @@ impl Delivery {
     }
 }
 
-/// Runs one turn; answers the number of generated segments, 0 when there is nothing to do.
+/// Runs one turn; answers the generated run, which the caller puts in the ring or sends at once.
 #[inline]
-pub(crate) fn generate(flow: &mut Delivery, pool: &mut SegmentPool, ring: u16) -> u16 {
+pub(crate) fn generate(flow: &mut Delivery, pool: &mut SegmentPool, ring: u16) -> Option<Run> {
     if !flow.has_room(ring) {
-        return 0;
+        return None;
     }
     let most = u64::from(flow.quantum.min(ring - flow.ring.len()));
     let end = flow.window_end();
@@ -44,22 +44,29 @@ pub(crate) fn generate(flow: &mut Delivery, pool: &mut SegmentPool, ring: u16) -
         && let Some(first) = segments.marked.first_from(flow.una)
     {
         if first >= end {
-            return 0;
+            return None;
         }
         let count = segments.marked_run(first, most.min(end - first));
         let transmission = (segments.transmission(first) + 1).min(MAX_TRANSMISSION);
         segments.marked.clear_range(first, first + count);
         segments.set_transmission(first, first + count, transmission);
         let count = u16::try_from(count).unwrap_or(0);
-        flow.ring.push(Run { first, count, transmission });
-        return count;
+        return Some(Run {
+            first,
+            count,
+            transmission,
+        });
     }
     let limit = end.min(flow.available);
     if flow.next_new >= limit {
-        return 0;
+        return None;
     }
     let count = u16::try_from(most.min(limit - flow.next_new)).unwrap_or(0);
-    flow.ring.push(Run { first: flow.next_new, count, transmission: 0 });
+    let first = flow.next_new;
     flow.next_new += u64::from(count);
-    count
+    Some(Run {
+        first,
+        count,
+        transmission: 0,
+    })
 }

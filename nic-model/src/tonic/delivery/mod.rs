@@ -59,14 +59,22 @@ pub(crate) struct RttProbe {
 
 impl RttProbe {
     pub(crate) const fn new() -> Self {
-        Self { seg: 0, sent: Time::NEVER, smoothed: 0 }
+        Self {
+            seg: 0,
+            sent: Time::NEVER,
+            smoothed: 0,
+        }
     }
 
     /// Starts timing `seg` unless another segment is being timed.
     #[inline]
     pub(crate) fn start(&mut self, seg: SegNo, now: Time) {
         if self.sent == Time::NEVER {
-            *self = Self { seg, sent: now, ..*self };
+            *self = Self {
+                seg,
+                sent: now,
+                ..*self
+            };
         }
     }
 
@@ -81,7 +89,9 @@ impl RttProbe {
         if self.sent == Time::NEVER || una <= self.seg {
             return None;
         }
-        let sample = u32::try_from(now.0.saturating_sub(self.sent.0)).unwrap_or(u32::MAX).max(1);
+        let sample = u32::try_from(now.0.saturating_sub(self.sent.0))
+            .unwrap_or(u32::MAX)
+            .max(1);
         self.sent = Time::NEVER;
         self.smoothed = match self.smoothed {
             0 => sample,

@@ -69,7 +69,9 @@ impl RetransmitTimer {
     }
 
     pub(crate) fn set_length(&mut self, timeout: Option<Duration>) {
-        self.length = timeout.map_or(u64::MAX, |length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.length = timeout.map_or(u64::MAX, |length| {
+            u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1)
+        });
         self.backoff = 0;
     }
 
@@ -88,19 +90,21 @@ impl RetransmitTimer {
         self.length.saturating_mul(1 << self.backoff)
     }
 
-    /// Wait for the next probe. Rounded up to 1 or 1.5 times a power of two, so that flows share few lengths.
+    /// Wait for the next probe. Rounded up to 1 or 1.5 times a power of two of half milliseconds, so that flows
+    /// share few lengths.
+    #[inline]
     fn probe_wait(&self, smoothed_rtt: u32) -> u64 {
         let wait = match smoothed_rtt {
             0 => PROBE_UNMEASURED,
-            rtt => (u64::from(rtt) * 8).max(PROBE_MIN),
+            rtt => u64::from(rtt) * 8,
         };
-        let rounded = if wait <= PROBE_MIN {
-            PROBE_MIN
-        } else {
-            let power = wait.next_power_of_two();
-            if wait <= power / 4 * 3 { power / 4 * 3 } else { power }
-        };
-        rounded << self.probes.min(PROBE_DOUBLINGS)
+        if wait <= PROBE_MIN {
+            return PROBE_MIN << self.probes.min(PROBE_DOUBLINGS);
+        }
+        let units = wait.div_ceil(PROBE_MIN / 2);
+        let power = units.next_power_of_two();
+        let rounded = if units <= power / 4 * 3 { power / 4 * 3 } else { power };
+        (rounded * (PROBE_MIN / 2)) << self.probes.min(PROBE_DOUBLINGS)
     }
 
     /// Starts the timer at `now`, whether or not it runs.
@@ -112,15 +116,20 @@ impl RetransmitTimer {
         self.stage(timers, id, now, smoothed_rtt, length);
     }
 
+    #[inline]
     fn stage(&mut self, timers: &mut Timers, id: FlowId, now: Time, smoothed_rtt: u32, left: u64) {
-        let wait = if self.early { self.probe_wait(smoothed_rtt) } else { u64::MAX };
+        let wait = if self.early {
+            self.probe_wait(smoothed_rtt)
+        } else {
+            u64::MAX
+        };
         self.last_stage = wait >= left;
         if !self.last_stage {
-            timers.start(id, now, Duration::from_nanos(wait));
+            timers.start(id, now, wait);
         } else if left == u64::MAX {
             timers.cancel(id, Kind::Delivery);
         } else if left == self.length {
-            timers.start(id, now, Duration::from_nanos(left));
+            timers.start(id, now, left);
         } else {
             timers.set(id, Kind::Delivery, self.expiry);
         }
@@ -145,7 +154,11 @@ impl RetransmitTimer {
             return Fired::Timeout;
         }
         self.probes = (self.probes + 1).min(PROBE_DOUBLINGS);
-        let left = if self.expiry == Time::NEVER { u64::MAX } else { self.expiry.0 - now.0 };
+        let left = if self.expiry == Time::NEVER {
+            u64::MAX
+        } else {
+            self.expiry.0 - now.0
+        };
         self.stage(timers, id, now, smoothed_rtt, left);
         Fired::Probe
     }

@@ -5,10 +5,9 @@ use super::super::segments::SegmentPool;
 use super::Delivery;
 use crate::time::Time;
 
-/// Takes `sent`, the front of the ring, out of it; answers whether the retransmission timer must be started.
+/// Accounts for `sent`, which is no longer in the ring; answers whether the retransmission timer must be started.
 #[inline]
 pub(crate) fn transmitted(flow: &mut Delivery, pool: &mut SegmentPool, now: Time, sent: Run) -> bool {
-    flow.ring.take(sent.count);
     flow.total_sent += u64::from(sent.count);
     flow.sent_end = flow.sent_end.max(sent.end());
     if !flow.reliable {

@@ -1,5 +1,6 @@
 //! Transport programs, one protocol a file. The registry lists them with their default parameters.
 
+pub mod go_back_n;
 pub mod roce_dcqcn;
 
 use super::program::Program;

@@ -4,19 +4,17 @@
 //! stages are fast recovery, additive and hyper increase. It departs from it in that Rt is capped at the line rate
 //! (a parameter), and that no timer runs while no reduction is in force: alpha decays lazily until the next CNP, and
 //! a flow at line rate is not limited at all.
-//!
-//! Loss: a NACK rewinds to the segment the receiver expects; a repeated one does not while its retransmission waits
-//! or cannot have been answered yet. An early probe resends the oldest segment alone: a receiver that has everything
-//! acknowledges everything, and only an acknowledgement of just this segment shows that the rest must follow.
+//! Loss recovery is that of [`super::go_back_n`], which knows no congestion.
 
-use super::super::actions::{Actions, RateAction, TimerAction, VisitAction};
+use super::super::actions::{Actions, RateAction, VisitAction};
 use super::super::event::Incoming;
 use super::super::program::{CreditScheme, FlowParams, Initial, TransportProgram, Wake};
-use super::super::view::{FlowView, Head};
+use super::super::view::FlowView;
+use super::go_back_n::GoBackN;
 use crate::time::{Duration, Time};
 
-/// Fraction bits of alpha.
-const ALPHA_BITS: u32 = 20;
+/// Fraction bits of alpha: as many as keep its product with 400 Gbit/s within 64 bits.
+const ALPHA_BITS: u32 = 24;
 const ALPHA_ONE: u64 = 1 << ALPHA_BITS;
 /// Line rate taken when it is not known.
 const ASSUMED_LINE_RATE: u64 = 100_000_000_000;
@@ -36,7 +34,7 @@ pub struct RoceDcqcn {
     pub byte_counter: u64,
     /// Weight of a CNP in alpha is 1/2^g_shift.
     pub g_shift: u32,
-    /// First alpha, in 2⁻²⁰.
+    /// First alpha, in 2⁻²⁴.
     pub first_alpha: u32,
     /// Additive increase in bits a second.
     pub additive: u64,
@@ -80,8 +78,8 @@ pub struct State {
     alpha_due: u64,
     /// Next increase by the timer.
     increase_due: u64,
-    /// One past the segment an early probe resent, 0 for none.
-    probed: u64,
+    /// Loss recovery.
+    loss: GoBackN,
     alpha: u32,
     /// One of [`LINE`], [`FAST`], [`ADDITIVE`], [`HYPER`].
     stage: u8,
@@ -108,7 +106,11 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 fn line_rate(params: &FlowParams) -> u64 {
-    if params.line_rate_bps == 0 { ASSUMED_LINE_RATE } else { params.line_rate_bps }
+    if params.line_rate_bps == 0 {
+        ASSUMED_LINE_RATE
+    } else {
+        params.line_rate_bps
+    }
 }
 
 impl RoceDcqcn {
@@ -143,7 +145,7 @@ impl RoceDcqcn {
         let raised = ((alpha << self.g_shift) - alpha + ALPHA_ONE) >> self.g_shift;
         state.alpha = u32::try_from(raised).unwrap_or(u32::MAX);
         state.target = state.rate;
-        // At 400 Gbit/s the product takes 58 bits.
+        // At 400 Gbit/s the product takes 62 bits.
         let cut = (state.rate * (raised >> 1)) >> ALPHA_BITS;
         state.rate = (state.rate - cut.min(state.rate)).max(self.min_rate.min(line));
         state.stage = FAST;
@@ -196,7 +198,10 @@ impl RoceDcqcn {
     /// Does what is due of alpha timer, increase timer and byte counter.
     fn visit(&self, view: &FlowView<'_>, state: &mut State) -> Actions {
         if state.stage == LINE {
-            return Actions { visit: VisitAction::Never, ..Actions::default() };
+            return Actions {
+                visit: VisitAction::Never,
+                ..Actions::default()
+            };
         }
         let (now, line) = (view.now().0, line_rate(view.params()));
         for _ in 0..CATCH_UP {
@@ -229,38 +234,11 @@ impl RoceDcqcn {
             return self.reduced(state);
         }
         state.stage = LINE;
-        Actions { rate: RateAction::Unlimited, visit: VisitAction::Never, ..Actions::default() }
-    }
-}
-
-/// The cumulative part of every acknowledgement.
-fn acknowledged(view: &FlowView<'_>, state: &mut State) -> Actions {
-    let mut actions = Actions::default();
-    if view.una() > view.old_una() {
-        actions.timer = TimerAction::Reset;
-        if state.probed == view.una() {
-            actions.marks.add(view.una()..view.sent_end());
+        Actions {
+            rate: RateAction::Unlimited,
+            visit: VisitAction::Never,
+            ..Actions::default()
         }
-        state.probed = 0;
-    }
-    actions
-}
-
-/// Goes back to `from`.
-fn rewind(view: &FlowView<'_>, from: u64, state: &mut State) -> Actions {
-    state.probed = 0;
-    let mut actions = Actions { timer: TimerAction::Reset, ..Actions::default() };
-    actions.marks.add(from..view.next_new());
-    actions
-}
-
-/// Whether a NACK at the window head tells of a loss that is not being repaired yet.
-fn is_news(view: &FlowView<'_>) -> bool {
-    match view.head() {
-        Head::Unsent | Head::Waiting => false,
-        Head::Sent => true,
-        // An answer to the retransmission takes a round trip; half of the smoothed one leaves room for jitter.
-        Head::Resent(at) => view.now() - at >= view.smoothed_rtt().unwrap_or_default() / 2,
     }
 }
 
@@ -270,32 +248,26 @@ impl TransportProgram for RoceDcqcn {
     const CREDIT: CreditScheme = CreditScheme::Rate;
 
     fn init(&self, _params: &FlowParams) -> (State, Initial) {
-        (State { alpha: self.first_alpha, ..State::default() }, Initial::default())
+        (
+            State {
+                alpha: self.first_alpha,
+                ..State::default()
+            },
+            Initial::default(),
+        )
     }
 
     fn incoming(&self, view: &FlowView<'_>, event: &Incoming, state: &mut State) -> Actions {
-        match *event {
-            Incoming::Nack { cum } | Incoming::NackSegment { cum, .. } => {
-                if cum == view.una() && is_news(view) { rewind(view, cum, state) } else { acknowledged(view, state) }
-            }
-            Incoming::Rewind { from } => rewind(view, from, state),
+        match event {
             Incoming::Cnp => self.congestion(view, state),
-            Incoming::Progress => Actions { timer: TimerAction::Reset, ..Actions::default() },
-            _ => acknowledged(view, state),
+            _ => state.loss.incoming(view, event),
         }
     }
 
     fn periodic(&self, view: &FlowView<'_>, wake: Wake, state: &mut State) -> Actions {
         match wake {
             Wake::Visit => self.visit(view, state),
-            Wake::Probe if view.head() == Head::Waiting => Actions::default(),
-            Wake::Probe => {
-                let mut actions = Actions::default();
-                actions.marks.add(view.una()..view.una() + 1);
-                state.probed = view.una() + 1;
-                actions
-            }
-            Wake::Timeout => Actions { timer: TimerAction::Keep, ..rewind(view, view.una(), state) },
+            Wake::Probe | Wake::Timeout => state.loss.expired(view, wake),
         }
     }
 }

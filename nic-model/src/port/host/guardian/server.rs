@@ -118,7 +118,8 @@ impl Client {
             let (len, fds) = match receive(&self.stream, &mut buffer) {
                 Ok(received) => received,
                 Err(Errno::EAGAIN) => return Heard::Nothing,
-                Err(Errno::EINTR) => continue,
+                // A client that ended with our welcome unread resets the stream; what it said before is still to be read.
+                Err(Errno::EINTR | Errno::ECONNRESET) => continue,
                 Err(_) => return Heard::End,
             };
             if len == 0 {
@@ -129,9 +130,8 @@ impl Client {
                     let mut fds = fds.into_iter();
                     let Some(socket) = fds.next() else { return Heard::End };
                     self.identity = Some((Estate::new(slot), Slot::over(slot, socket), fds.collect()));
-                    if send(self.stream.as_raw_fd(), &WELCOME, MsgFlags::MSG_NOSIGNAL).is_err() {
-                        return Heard::End;
-                    }
+                    // The client may have ended already, which is no reason not to hear it out.
+                    let _ = send(self.stream.as_raw_fd(), &WELCOME, MsgFlags::MSG_NOSIGNAL);
                 }
                 (Some(record), Some((estate, ..))) => estate.record(&record, now),
                 // Out of order or of another version: nothing it says can be relied on.

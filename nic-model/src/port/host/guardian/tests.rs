@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use roce_wire::bth::Bth;
-use roce_wire::cm::{Drep, Dreq, Message as CmMessage};
+use roce_wire::cm::{Drep, Dreq, Message as CmMessage, SidrReq, ip::PortSpace};
 use roce_wire::icrc::IcrcContext;
 use roce_wire::mad::{MadHeader, gsi_headers};
 use roce_wire::opcode::Opcode;
@@ -22,7 +22,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::port::host::slot::{abstract_names, is_live};
-use crate::port::host::{ROCE_PORT, Slot};
+use crate::port::host::{Message as HostMessage, PortClaim, ROCE_PORT, Sender, Slot, ports};
 
 const NAME: &str = "ADVERB_TEST_GUARDIAN";
 const ROLE: &str = "ADVERB_TEST_ROLE";
@@ -270,6 +270,56 @@ fn a_killed_process_stays_answerable() {
     };
     assert_eq!(drep.remote_comm_id, ours.remote_comm_id);
     killed.assert_all_ends();
+}
+
+#[test]
+fn strays_reach_their_owner_through_the_guardian() {
+    const PORT: u16 = 7075;
+    let killed = kill_a_client("strays", 5);
+    let mut other = Slot::claim().unwrap();
+    let headers = Headers::new(Bth::new(
+        Opcode::RcSendOnly,
+        u32::from(other.number()) << 16 | 1,
+        Psn::new(5),
+    ));
+    killed.send(&Packet {
+        headers,
+        payload: &[3; 4],
+    });
+    let mut handed_over = Vec::new();
+    wait_until("the packet is handed over", || {
+        other
+            .receive(&mut |sender, message, _| {
+                if let HostMessage::HandOver { meta, bytes, .. } = message {
+                    handed_over.push((sender.clone(), meta, bytes.to_vec()));
+                }
+            })
+            .unwrap();
+        !handed_over.is_empty()
+    });
+    let (sender, meta, bytes) = handed_over.remove(0);
+    let peer = killed.peer.local_addr().unwrap();
+    assert_eq!(
+        (sender, meta.src, meta.dst),
+        (Sender::Slot(killed.slot), peer.ip(), killed.local)
+    );
+    assert_eq!(Packet::parse(&bytes).unwrap().payload, [3; 4]);
+
+    let mut claim = PortClaim::claim(ports::SPACE_TCP, Some(killed.local), PORT).unwrap();
+    let sidr = SidrReq {
+        request_id: 0x0900_0001,
+        pkey: 0xffff,
+        service_id: PortSpace::Tcp.service_id(PORT),
+        private_data: [0; 216],
+    };
+    killed.send_cm(&sidr.into());
+    let mut requests = 0;
+    wait_until("the request is delivered", || {
+        requests += claim
+            .receive(&mut |meta, _| assert_eq!(meta.dst, killed.local))
+            .unwrap();
+        requests > 0
+    });
 }
 
 #[test]

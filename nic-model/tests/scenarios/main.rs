@@ -1,0 +1,15 @@
+//! Scenarios of the device on a simulated link, in virtual time: one module a scenario.
+#![allow(clippy::cast_possible_truncation, reason = "test values are small")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod access;
+mod acks;
+mod bad_wqe;
+mod basics;
+mod loss;
+mod reads;
+mod retry;
+mod rnr;
+mod sizes;
