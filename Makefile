@@ -42,7 +42,7 @@ bench: setup build
 	cargo build --release --locked --example bench_table
 	$(RELEASE)/examples/bench_table
 
-lint:
+lint: setup
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: skipped'; fi

@@ -140,6 +140,10 @@ impl Nic {
             qp.info.path = Some(path::resolve(&self.parts.gids, &next.ah, qpn, next.dest_qp_num)?);
         }
         next.qp_state = to;
+        if to == QpState::Err {
+            self.bury(index);
+        }
+        let Some(qp) = self.qps.at(index) else { return Err(CommandError::Invalid) };
         qp.info.attr = next;
         self.enter(index, from, to);
         Ok(())
@@ -149,12 +153,7 @@ impl Nic {
     fn enter(&mut self, index: u16, from: QpState, to: QpState) {
         match (from, to) {
             (_, QpState::Reset) => self.reset_qp(index),
-            (_, QpState::Err) => {
-                if from != QpState::Err {
-                    self.bury(index);
-                }
-                self.flush(index);
-            }
+            (_, QpState::Err) => self.flush(index, true),
             (QpState::Init, QpState::Rtr) => self.enter_rtr(index),
             (QpState::Rtr, QpState::Rts) => self.enter_rts(index),
             (QpState::Rts, QpState::Sqd) => self.check_drained(index),

@@ -199,11 +199,12 @@ impl Nic {
         if let Some(kind) = event {
             self.parts.raise(kind, qp.info.cookie);
         }
-        self.flush(index);
+        // What was asked for before the request that failed is still answered: the NAK comes after it (IBTA 9.9.3).
+        self.flush(index, fault != Fault::Receive);
     }
 
-    /// Flush a QP that has entered ERR or SQE and take its flows from Tonic.
-    fn flush(&mut self, index: u16) {
+    /// Flush a QP that has entered ERR or SQE and take its flows from Tonic, that of the responses if it `abandons` them.
+    fn flush(&mut self, index: u16, abandons: bool) {
         let Some(qp) = self.qps.at(index) else { return };
         let cx = &mut self.parts;
         let state = qp.info.state();
@@ -212,8 +213,11 @@ impl Nic {
             Service::Rc(requester, responder) => {
                 requester.flush(&qp.info, cx);
                 responder.flush(&qp.info, cx);
-                responder.abandon_responses(&qp.info, cx);
-                retired = [requester.take_flow(), responder.take_flow()];
+                retired[0] = requester.take_flow();
+                if abandons {
+                    responder.abandon_responses(&qp.info, cx);
+                    retired[1] = responder.take_flow();
+                }
             }
             Service::Ud(datagram) => {
                 datagram.flush_sends(&qp.info, cx);

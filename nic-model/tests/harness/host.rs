@@ -306,6 +306,12 @@ impl Host {
         self.doorbells.ring(qp.qpn);
     }
 
+    /// The driver's part of RESET: what was posted is gone, the indices run on.
+    pub(crate) fn forget_posted(&mut self, index: usize) {
+        let qp = &mut self.qps[index];
+        qp.sq_retired = qp.sq_head;
+    }
+
     pub(crate) fn ring(&self, qpn: u32) {
         self.doorbells.ring(qpn);
     }

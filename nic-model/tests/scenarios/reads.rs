@@ -178,3 +178,20 @@ fn the_responder_refuses_more_than_its_depth() {
         assert_eq!((pair.state(b), pair.events(b)), (QpState::Err, vec![AsyncEventKind::QpReqErr]));
     }
 }
+
+#[test]
+fn what_was_asked_for_before_a_refused_request_is_answered() {
+    let mut pair = Pair::default();
+    let (a, b) = pair.connect(&QpOptions { mtu: 1, ..QpOptions::default() });
+    let (mine, mut theirs) = (pair.buffer(A, 40_000), pair.buffer(B, 40_000));
+    let data = theirs.fill_pattern(1);
+    pair.post(a, &Wr::read(&mine, 0..30_000, &theirs, 0).id(1));
+    pair.post(a, &Wr::fetch_add(&mine, 39_000, &theirs, 39_000, 1).id(2));
+    pair.post(a, &Wr::read(&mine, 30_000..30_008, &theirs, 39_993).id(3));
+    pair.post(a, &Wr::write(&mine, 0..8, &theirs, 0).id(4));
+    pair.drive();
+    use WcStatus::{RemAccessErr, Success, WrFlushErr};
+    assert_eq!(pair.send_statuses(a), [Success, Success, RemAccessErr, WrFlushErr]);
+    assert_eq!(mine.bytes()[..30_000], data[..30_000]);
+    assert_eq!(pair.events(b), [AsyncEventKind::QpAccessErr]);
+}

@@ -200,7 +200,7 @@ impl CmService {
             Request::NextEvent(reply) => {
                 uapi::check_room(&reply)?;
                 let mut inner = self.inner.lock();
-                let event = inner.core.next_event(file);
+                let event = inner.core.next_event(self.now(), file);
                 if event.is_none() {
                     // A byte without an event would make waiting for the next one a busy loop.
                     inner.quieten(fd);

@@ -1,3 +1,5 @@
+//! Encoding of work requests, WR by WR.
+
 use super::*;
 use crate::abi::verbs::{
     ibv_ah, ibv_send_wr_imm, ibv_send_wr_wr, ibv_send_wr_wr_atomic, ibv_send_wr_wr_rdma, ibv_send_wr_wr_ud,

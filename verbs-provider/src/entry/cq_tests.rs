@@ -1,3 +1,5 @@
+//! Completion queues and channels by way of their C entries.
+
 use super::*;
 use std::os::fd::RawFd;
 

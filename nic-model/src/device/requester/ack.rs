@@ -49,8 +49,10 @@ impl Requester {
                     self.retire_first(qp, cx);
                     continue;
                 }
-                // A later request was acknowledged before this one's response came: the response is lost.
-                coverage = Coverage::ReadUnanswered;
+                // More is acknowledged than the responses that came: one is lost.
+                if covered > first.answered {
+                    coverage = Coverage::ReadUnanswered;
+                }
                 break;
             }
             let acked = first.first_seg + SegNo::from(covered.min(first.segs));

@@ -3,12 +3,23 @@
 //! An event belongs to an id. It counts as reported once taken, and DESTROY_ID answers with that count, so that the
 //! application can wait until it has acknowledged them all. Events not taken die with their id; a connection request
 //! that dies this way takes the connection with it.
+//!
+//! Connection requests of one listener are given out at a pace: the next one waits until the application has begun to
+//! deal with the last, or [`PACE`] has passed. Requests from a wire come apart; here many processes can ask within the
+//! same microseconds, and servers that hand a request to another thread in one variable (rping) would lose some.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use nic_model::time::Time;
 
 use super::command::{Ece, FileId};
 use super::path::AddressHandle;
+use super::timer::Timer;
 use super::{Core, Errno};
+
+/// Longest wait of a connection request for the one before.
+const PACE: Duration = Duration::from_millis(5);
 
 /// `enum rdma_cm_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,16 +136,27 @@ pub(super) struct File {
 
 impl Core {
     /// Take the next event of a channel.
-    pub fn next_event(&mut self, file: FileId) -> Option<Event> {
-        let queued = self.files.get_mut(&file)?.events.pop_front()?;
+    pub fn next_event(&mut self, now: Time, file: FileId) -> Option<Event> {
+        self.now = now;
+        let due = self
+            .files
+            .get(&file)?
+            .events
+            .iter()
+            .position(|queued| self.is_due(queued))?;
+        let queued = self.files.get_mut(&file)?.events.remove(due)?;
         self.touched.insert(file);
         if let Some(child) = queued.request()
             && let Some(id) = self.ids.get_mut(child)
         {
             id.file = file;
             id.announced = true;
+            id.listener = Some(queued.owner);
             if let Some(listener) = self.ids.get_mut(queued.owner) {
                 listener.room += 1;
+                let until = now + PACE;
+                listener.pace = Some((child, until));
+                self.timers.insert((until, Timer::Pace(queued.owner)));
             }
         }
         if let Some(id) = self.ids.get_mut(queued.owner) {
@@ -146,10 +168,44 @@ impl Core {
         Some(queued.event)
     }
 
-    /// Whether a channel has events.
+    /// Whether a channel has an event to take now.
     #[must_use]
     pub fn has_event(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|file| !file.events.is_empty())
+        self.files
+            .get(&file)
+            .is_some_and(|file| file.events.iter().any(|queued| self.is_due(queued)))
+    }
+
+    fn is_due(&self, queued: &Queued) -> bool {
+        queued.request().is_none()
+            || self
+                .ids
+                .get(queued.owner)
+                .is_none_or(|listener| listener.pace.is_none())
+    }
+
+    /// The application deals with an id: if it came from a listener, that listener's next request may follow.
+    pub(super) fn taken_up(&mut self, handle: u32) {
+        let Some(listener) = self.ids.get_mut(handle).and_then(|id| id.listener.take()) else {
+            return;
+        };
+        if self
+            .ids
+            .get(listener)
+            .and_then(|id| id.pace)
+            .is_some_and(|(child, _)| child == handle)
+        {
+            self.end_pace(listener);
+        }
+    }
+
+    /// The next request of a listener may be taken.
+    pub(super) fn end_pace(&mut self, listener: u32) {
+        let Some(id) = self.ids.get_mut(listener) else { return };
+        if let Some((_, until)) = id.pace.take() {
+            self.timers.remove(&(until, Timer::Pace(listener)));
+        }
+        self.touched.insert(id.file);
     }
 
     /// Queue an event of an id. Ids the application does not know yet get none: its ACCEPT will fail instead.
@@ -211,6 +267,7 @@ impl Core {
 
     /// MIGRATE_ID: move an id and its waiting events to another channel.
     pub(super) fn migrate(&mut self, handle: u32, from: FileId, to: FileId) -> Result<u32, Errno> {
+        self.taken_up(handle);
         let id = self
             .ids
             .get_mut(handle)

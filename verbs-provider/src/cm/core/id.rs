@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use super::command::{Command, FileId, IdOption, PortSpace, Response, RouteInfo, qp_type};
 use super::environment::Device;
 use super::path::PathRecord;
+use super::timer::Timer;
 use super::{Core, Errno};
 
 /// How far an id has come.
@@ -59,6 +60,10 @@ pub(super) struct Id {
     pub(super) endpoint: Endpoint,
     /// Requests a listener still takes before it drops them.
     pub(super) room: u32,
+    /// The request a listener gave out last, and until when the next one waits for it, see `event.rs`.
+    pub(super) pace: Option<(u32, nic_model::time::Time)>,
+    /// The listener that waits for the application to take up this id.
+    pub(super) listener: Option<u32>,
     pub(super) events_reported: u32,
 }
 
@@ -84,6 +89,8 @@ impl Id {
             qkey: None,
             endpoint: Endpoint::None,
             room: 0,
+            pace: None,
+            listener: None,
             events_reported: 0,
         }
     }
@@ -160,7 +167,11 @@ impl Core {
         for child in self.purge_events(handle) {
             let _ = self.destroy_id(child);
         }
+        self.taken_up(handle);
         let id = self.ids.remove(handle).ok_or(libc::ENOENT)?;
+        if let Some((_, until)) = id.pace {
+            self.timers.remove(&(until, Timer::Pace(handle)));
+        }
         self.leave_all_groups(handle);
         match id.endpoint {
             Endpoint::None => {}

@@ -166,6 +166,9 @@ impl Core {
         }
         if let Some(handle) = Self::subject(&command) {
             self.id(file, handle)?;
+            if !matches!(command, Command::Query { .. }) {
+                self.taken_up(handle);
+            }
         }
         match command {
             Command::CreateId { uid, space, qp_type } => self.create_id(file, uid, space, qp_type),

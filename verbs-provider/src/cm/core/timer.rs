@@ -15,6 +15,8 @@ pub(super) enum Timer {
     Connection(u32),
     /// An unanswered datagram service request.
     Request(u32),
+    /// A listener's next request has waited long enough for the one before.
+    Pace(u32),
     /// A datagram reply kept for duplicates.
     Reply(RemoteRequest),
 }
@@ -32,6 +34,10 @@ impl Core {
         while let Some((_, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= now) {
             match timer {
                 Timer::Connection(comm_id) => self.connection_timeout(comm_id),
+                Timer::Pace(listener) => {
+                    self.timers.pop_first();
+                    self.end_pace(listener);
+                }
                 Timer::Request(request) => self.request_timeout(request),
                 Timer::Reply(request) => self.reply_timeout(&request),
             }

@@ -212,3 +212,33 @@ fn addresses_without_a_device_are_an_address_error() {
         Err(libc::ENODEV)
     );
 }
+
+#[test]
+fn requests_of_a_listener_are_given_out_one_by_one() {
+    let mut world = World::pair(37);
+    let server = world.nodes[1].core.open_file();
+    let client = world.nodes[0].core.open_file();
+    world.listen(1, server, PortSpace::TCP, "10.0.0.2:7471", 0);
+    for qpn in 1..=3 {
+        let id = world.routed(0, client, PortSpace::TCP, "10.0.0.2:7471");
+        world.connect(0, client, id, param(qpn));
+    }
+    world.run_for(Duration::from_millis(1));
+    let first = world.poll(1, server).unwrap();
+    assert!(world.poll(1, server).is_none() && !world.nodes[1].core.has_event(server));
+    world.command(1, server, Command::Query { id: first.id }).unwrap();
+    assert!(world.poll(1, server).is_none(), "looking at it is not dealing with it");
+    world
+        .command(
+            1,
+            server,
+            Command::InitQpAttr {
+                id: first.id,
+                qp_state: 1,
+            },
+        )
+        .unwrap();
+    assert!(world.poll(1, server).is_some());
+    world.run_for(Duration::from_millis(6));
+    assert!(world.poll(1, server).is_some(), "nor does it wait for ever");
+}

@@ -205,7 +205,7 @@ impl World {
     }
 
     fn poll(&mut self, node: usize, file: FileId) -> Option<Event> {
-        self.nodes[node].core.next_event(file)
+        self.nodes[node].core.next_event(self.now, file)
     }
 
     /// The next event of a channel, which must come within a minute.
