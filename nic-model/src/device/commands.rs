@@ -145,6 +145,11 @@ impl Nic {
         }
         let Some(qp) = self.qps.at(index) else { return Err(CommandError::Invalid) };
         qp.info.attr = next;
+        if let Service::Rc(requester, _) = &qp.service
+            && let Some(flow) = requester.flow().filter(|_| mask.contains(QpAttrMask::TIMEOUT))
+        {
+            self.parts.tonic.set_timeout(self.parts.now, flow, ack_timeout(next.timeout));
+        }
         self.enter(index, from, to);
         Ok(())
     }

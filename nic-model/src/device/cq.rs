@@ -80,6 +80,8 @@ impl CqTable {
             Some(cq) if cq.users > 0 => Err(CommandError::Busy),
             Some(_) => {
                 self.cqs[cq as usize] = None;
+                // The number may be given to another CQ before the next flush.
+                self.written.retain(|(permit, _)| permit.cq != cq);
                 Ok(())
             }
         }

@@ -29,6 +29,13 @@ impl HostRange {
     }
 }
 
+/// The address of process memory as a pointer; the application has exposed it by registering it.
+#[inline]
+fn pointer(addr: u64) -> *mut u8 {
+    #[expect(clippy::cast_possible_truncation, reason = "addresses of this process fit its pointers")]
+    core::ptr::with_exposed_provenance_mut(addr as usize)
+}
+
 /// Append the range to `out`.
 pub(super) fn read(range: HostRange, out: &mut Vec<u8>) {
     let start = out.len();
@@ -38,7 +45,7 @@ pub(super) fn read(range: HostRange, out: &mut Vec<u8>) {
     // initialises before the length covers them.
     unsafe {
         core::ptr::copy_nonoverlapping(
-            range.addr as usize as *const u8,
+            pointer(range.addr).cast_const(),
             out.as_mut_ptr().add(start),
             range.length,
         );
@@ -51,7 +58,7 @@ pub(super) fn write(range: HostRange, data: &[u8]) {
     let length = data.len().min(range.length);
     // SAFETY: `range` was admitted for writing by a region check; `length` bounds both sides; a packet buffer is never
     // part of a registered region of its own process while the device holds it.
-    unsafe { core::ptr::copy(data.as_ptr(), range.addr as usize as *mut u8, length) }
+    unsafe { core::ptr::copy(data.as_ptr(), pointer(range.addr), length) }
 }
 
 /// Copy `data`, its last bytes after all others and with release ordering.
@@ -69,11 +76,11 @@ pub(super) fn write_last(range: HostRange, data: &[u8]) {
         let value = u64::from_ne_bytes(data[body..length].try_into().unwrap_or_default());
         // SAFETY: inside the admitted range, eight bytes long and eight-byte aligned, since the range ends on a multiple
         // of eight and the tail is its last eight bytes.
-        unsafe { AtomicU64::from_ptr(target as usize as *mut u64) }.store(value, Ordering::Release);
+        unsafe { AtomicU64::from_ptr(pointer(target).cast()) }.store(value, Ordering::Release);
     } else {
         for (offset, byte) in data[body..length].iter().enumerate() {
             // SAFETY: inside the admitted range; bytes have no alignment.
-            unsafe { AtomicU8::from_ptr((target as usize + offset) as *mut u8) }.store(*byte, Ordering::Release);
+            unsafe { AtomicU8::from_ptr(pointer(target + offset as u64)) }.store(*byte, Ordering::Release);
         }
     }
 }
@@ -86,7 +93,7 @@ pub(super) fn atomic(range: HostRange, f: impl Fn(u64) -> Option<u64>) -> Option
     }
     // SAFETY: admitted for reading and writing, eight bytes, aligned; concurrent users of the word must use atomics, as
     // with a NIC of atomicity level HCA.
-    let word = unsafe { AtomicU64::from_ptr(range.addr as usize as *mut u64) };
+    let word = unsafe { AtomicU64::from_ptr(pointer(range.addr).cast()) };
     Some(match word.fetch_update(Ordering::AcqRel, Ordering::Acquire, f) {
         Ok(old) | Err(old) => old,
     })

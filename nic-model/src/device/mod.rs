@@ -33,6 +33,7 @@ pub use path::GID_TABLE_LEN;
 pub use tombstone::{LINGER, Tombstone};
 
 use crate::host_if::caps::DeviceCaps;
+use crate::host_if::command::ObjectId;
 use crate::host_if::doorbell::DoorbellPage;
 use crate::host_if::event::{AsyncEventKind, Event};
 use crate::host_if::qp_attr::QpState;
@@ -165,16 +166,13 @@ impl Nic {
     fn on_doorbell(&mut self, index: u16) {
         let Some(qp) = self.qps.at(index) else { return };
         let cx = &mut self.parts;
+        let mut outcome = requester::Outcome::Live;
         match (&mut qp.service, qp.info.state()) {
             (Service::Rc(requester, responder), QpState::Err) => {
                 requester.flush(&qp.info, cx);
                 responder.flush(&qp.info, cx);
             }
-            (Service::Rc(requester, _), QpState::Rts) => {
-                if requester.fetch(&qp.info, cx) == requester::Outcome::Failed {
-                    self.fail(index, Fault::Send, None);
-                }
-            }
+            (Service::Rc(requester, _), QpState::Rts) => outcome = requester.fetch(&qp.info, cx),
             (Service::Ud(datagram), QpState::Rts) => datagram.list(&qp.info, cx),
             (Service::Ud(datagram), QpState::Err) => {
                 datagram.flush_sends(&qp.info, cx);
@@ -182,6 +180,9 @@ impl Nic {
             }
             (Service::Ud(datagram), QpState::Sqe) => datagram.flush_sends(&qp.info, cx),
             _ => {}
+        }
+        if outcome == requester::Outcome::Failed {
+            self.fail(index, Fault::Send, None);
         }
     }
 
@@ -311,6 +312,20 @@ impl Nic {
     /// Make completions visible; the packets of the same turn must have left first. Returns how many there were.
     pub fn flush_completions(&mut self) -> usize {
         self.parts.cqs.flush(&mut self.parts.events)
+    }
+
+    /// Whether more completions may come to `cq` by themselves: a send in flight or a receive posted. With many QPs the
+    /// answer is yes without looking.
+    pub fn awaits_completions(&self, cq: ObjectId) -> bool {
+        const LOOK_AT: u32 = 64;
+        self.qps.len() > LOOK_AT
+            || self.qps.iter().any(|qp| {
+                let (sending, receiving) = match &qp.service {
+                    Service::Rc(requester, responder) => (!requester.is_drained(), responder.posted() > 0),
+                    Service::Ud(datagram) => (false, datagram.posted() > 0),
+                };
+                (sending && qp.info.send_cq == cq) || (receiving && qp.info.recv_cq == cq)
+            })
     }
 
     /// The next event for the driver. May change after any door that completes or fails something.

@@ -41,9 +41,7 @@ const fn flow_label_of(local_qpn: u32, remote_qpn: u32) -> u32 {
     let mut v = local_qpn as u64 * remote_qpn as u64;
     v ^= v >> 20;
     v ^= v >> 40;
-    #[expect(clippy::cast_possible_truncation, reason = "20 bits")]
-    let label = (v & 0x000f_ffff) as u32;
-    label
+    (v & 0x000f_ffff) as u32
 }
 
 /// Resolve an address vector.

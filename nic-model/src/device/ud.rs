@@ -110,7 +110,7 @@ impl Datagram {
         if count > self.sq.entries() { 0 } else { count }
     }
 
-    fn posted(&self) -> u32 {
+    pub(super) fn posted(&self) -> u32 {
         let count = self.rq.producer().wrapping_sub(self.rq_next);
         if count > self.rq.entries() { 0 } else { count }
     }

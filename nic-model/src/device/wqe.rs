@@ -96,7 +96,6 @@ impl<'a> SendWqe<'a> {
 /// A decoded receive WQE.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecvWqe<'a> {
-    pub(super) ctrl: RecvCtrl,
     pub(super) list: &'a [DataSeg],
 }
 
@@ -109,6 +108,6 @@ impl<'a> RecvWqe<'a> {
         if count > image.len() {
             return Err(Malformed);
         }
-        Ok(Self { ctrl, list: segments(image, RECV_DATA_OFFSET, count)? })
+        Ok(Self { list: segments(image, RECV_DATA_OFFSET, count)? })
     }
 }

@@ -79,7 +79,12 @@ const DEFAULT_HOLD: Duration = Duration::from_micros(10);
 
 impl FaultSource {
     pub(super) fn new(faults: Faults, seed: u64) -> Self {
-        Self { faults, rules: Vec::new(), rng: SmallRng::seed_from_u64(seed), seen: 0 }
+        Self {
+            faults,
+            rules: Vec::new(),
+            rng: SmallRng::seed_from_u64(seed),
+            seen: 0,
+        }
     }
 
     pub(super) fn set(&mut self, faults: Faults) {
@@ -97,15 +102,34 @@ impl FaultSource {
     pub(super) fn decide(&mut self, frame: &SimFrame) -> Fate {
         let number = self.seen;
         self.seen += 1;
-        let verdict = self.rules.iter_mut().map(|rule| rule(number, frame)).find(|verdict| *verdict != Verdict::Pass);
+        let verdict = self
+            .rules
+            .iter_mut()
+            .map(|rule| rule(number, frame))
+            .find(|verdict| *verdict != Verdict::Pass);
         match verdict.unwrap_or_default() {
             Verdict::Pass => self.roll(),
             Verdict::Deliver => Fate::default(),
-            Verdict::Drop => Fate { lost: true, ..Fate::default() },
-            Verdict::Delay(held) => Fate { held, ..Fate::default() },
-            Verdict::Duplicate(after) => Fate { copy: Some(after), ..Fate::default() },
-            Verdict::Corrupt => Fate { flipped: Some(self.rng.random_range(0..1 << 20)), ..Fate::default() },
-            Verdict::Mark => Fate { marked: true, ..Fate::default() },
+            Verdict::Drop => Fate {
+                lost: true,
+                ..Fate::default()
+            },
+            Verdict::Delay(held) => Fate {
+                held,
+                ..Fate::default()
+            },
+            Verdict::Duplicate(after) => Fate {
+                copy: Some(after),
+                ..Fate::default()
+            },
+            Verdict::Corrupt => Fate {
+                flipped: Some(self.rng.random_range(0..1 << 20)),
+                ..Fate::default()
+            },
+            Verdict::Mark => Fate {
+                marked: true,
+                ..Fate::default()
+            },
         }
     }
 
@@ -113,9 +137,17 @@ impl FaultSource {
     fn roll(&mut self) -> Fate {
         let faults = self.faults;
         let mut strikes = |probability: f64| self.rng.random::<f64>() < probability;
-        let (lost, held, copied, corrupt) =
-            (strikes(faults.loss), strikes(faults.reorder), strikes(faults.duplicate), strikes(faults.corrupt));
-        let longest = if faults.hold.is_zero() { DEFAULT_HOLD } else { faults.hold };
+        let (lost, held, copied, corrupt) = (
+            strikes(faults.loss),
+            strikes(faults.reorder),
+            strikes(faults.duplicate),
+            strikes(faults.corrupt),
+        );
+        let longest = if faults.hold.is_zero() {
+            DEFAULT_HOLD
+        } else {
+            faults.hold
+        };
         let mut hold = || longest.mul_f64(self.rng.random::<f64>());
         let (first, second) = (hold(), hold());
         let bit = self.rng.random_range(0..1 << 20);

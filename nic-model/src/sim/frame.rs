@@ -31,7 +31,10 @@ impl SimFrame {
             let mut bytes = segment.to_vec();
             let length = bytes.len();
             context.seal(0, length, &mut bytes);
-            Self { path: batch.path, bytes }
+            Self {
+                path: batch.path,
+                bytes,
+            }
         })
     }
 

@@ -120,12 +120,29 @@ impl SimLink {
         usize::try_from(bits / u128::from(BITS)).unwrap_or(usize::MAX)
     }
 
+    /// When no more than `bytes` wait for the line, if nothing more is handed in: how a sender paces itself by its port.
+    pub fn room_at(&self, bytes: usize) -> Time {
+        let bits = bytes as u128 * u128::from(BITS);
+        let nanos = (bits * NANOS)
+            .checked_div(u128::from(self.config.rate_bps))
+            .unwrap_or(0);
+        Time(
+            self.busy_until
+                .0
+                .saturating_sub(u64::try_from(nanos).unwrap_or(u64::MAX)),
+        )
+    }
+
     /// Hand in a packet at the near end.
     pub fn send(&mut self, now: Time, mut frame: SimFrame) {
         self.stats.sent += 1;
         let fate = self.faults.decide(&frame);
         let queued = self.queued(now);
-        if self.config.queue_limit.is_some_and(|limit| queued + frame.wire_len() > limit) {
+        if self
+            .config
+            .queue_limit
+            .is_some_and(|limit| queued + frame.wire_len() > limit)
+        {
             self.stats.overflowed += 1;
             return;
         }
@@ -158,7 +175,9 @@ impl SimLink {
     /// Take the line for so many bytes; returns when the last has left.
     fn occupy(&mut self, now: Time, bytes: usize) -> Time {
         let bits = bytes as u128 * u128::from(BITS);
-        let nanos = (bits * NANOS).checked_div(u128::from(self.config.rate_bps)).unwrap_or(0);
+        let nanos = (bits * NANOS)
+            .checked_div(u128::from(self.config.rate_bps))
+            .unwrap_or(0);
         let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         self.busy_until = self.busy_until.max(now) + time;
         self.busy_until
@@ -198,7 +217,10 @@ mod tests {
             hop_limit: 64,
             flow_label: 0,
         };
-        SimFrame { path, bytes: vec![7; length] }
+        SimFrame {
+            path,
+            bytes: vec![7; length],
+        }
     }
 
     /// Arrival times of everything under way, in nanoseconds.
@@ -216,11 +238,16 @@ mod tests {
     fn packets_take_line_time_and_delay() {
         let rate_bps = 8_000_000_000;
         let delay = Duration::from_nanos(500);
-        let mut link = SimLink::new(LinkConfig { rate_bps, delay, ..LinkConfig::default() });
+        let mut link = SimLink::new(LinkConfig {
+            rate_bps,
+            delay,
+            ..LinkConfig::default()
+        });
         for _ in 0..3 {
             link.send(Time(1_000), frame(1_000 - 66));
         }
         assert_eq!(link.queued(Time(1_000)), 3_000);
+        assert_eq!((link.room_at(0), link.room_at(2_000)), (Time(4_000), Time(2_000)));
         assert_eq!(arrivals(&mut link), [2_500, 3_500, 4_500]);
     }
 
@@ -237,16 +264,27 @@ mod tests {
         }
         let stats = link.stats();
         assert_eq!((stats.overflowed, stats.marked, stats.peak_queue), (2, 1, 3_000));
-        let marks: Vec<u8> =
-            core::iter::from_fn(|| link.deliver(Time(1 << 40))).map(|frame| frame.path.traffic_class & 3).collect();
+        let marks: Vec<u8> = core::iter::from_fn(|| link.deliver(Time(1 << 40)))
+            .map(|frame| frame.path.traffic_class & 3)
+            .collect();
         assert_eq!(marks, [2, 2, 3]);
     }
 
     #[test]
     fn the_same_seed_gives_the_same_faults() {
-        let faults = Faults { loss: 0.1, reorder: 0.1, duplicate: 0.1, corrupt: 0.1, ..Faults::default() };
+        let faults = Faults {
+            loss: 0.1,
+            reorder: 0.1,
+            duplicate: 0.1,
+            corrupt: 0.1,
+            ..Faults::default()
+        };
         let run = |seed| {
-            let mut link = SimLink::new(LinkConfig { faults, seed, ..LinkConfig::default() });
+            let mut link = SimLink::new(LinkConfig {
+                faults,
+                seed,
+                ..LinkConfig::default()
+            });
             for time in 1..=1_000 {
                 link.send(Time(time * 1_000), frame(64));
             }
@@ -262,10 +300,22 @@ mod tests {
 
     #[test]
     fn rules_come_before_chance() {
-        let faults = Faults { loss: 1.0, ..Faults::default() };
-        let mut link = SimLink::new(LinkConfig { faults, ..LinkConfig::default() });
+        let faults = Faults {
+            loss: 1.0,
+            ..Faults::default()
+        };
+        let mut link = SimLink::new(LinkConfig {
+            faults,
+            ..LinkConfig::default()
+        });
         link.add_rule(|number, _| if number == 1 { Verdict::Deliver } else { Verdict::Pass });
-        link.add_rule(|number, _| if number == 2 { Verdict::Duplicate(Duration::from_nanos(9)) } else { Verdict::Pass });
+        link.add_rule(|number, _| {
+            if number == 2 {
+                Verdict::Duplicate(Duration::from_nanos(9))
+            } else {
+                Verdict::Pass
+            }
+        });
         for _ in 0..4 {
             link.send(Time(1), frame(64));
         }

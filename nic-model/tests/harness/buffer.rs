@@ -22,7 +22,12 @@ impl Buffer {
     pub(crate) fn new(len: usize) -> Self {
         let words: Box<[AtomicU64]> = (0..(len + 2 * MARGIN).div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
         let addr = words.as_ptr() as u64 + MARGIN as u64;
-        let mut buffer = Self { words, len, key: 0, addr };
+        let mut buffer = Self {
+            words,
+            len,
+            key: 0,
+            addr,
+        };
         let total = buffer.words.len() * 8;
         buffer.put(0, &vec![CANARY; total]);
         buffer.fill(&vec![0; len]);
@@ -40,7 +45,10 @@ impl Buffer {
     }
 
     fn all(&self) -> Vec<u8> {
-        self.words.iter().flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes()).collect()
+        self.words
+            .iter()
+            .flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes())
+            .collect()
     }
 
     /// Write `bytes` at the start.
@@ -74,7 +82,10 @@ impl Buffer {
     pub(crate) fn assert_intact(&self) {
         let all = self.all();
         let outside = all[..MARGIN].iter().chain(&all[MARGIN + self.len..]);
-        assert!(outside.into_iter().all(|byte| *byte == CANARY), "bytes outside the region were written");
+        assert!(
+            outside.into_iter().all(|byte| *byte == CANARY),
+            "bytes outside the region were written"
+        );
     }
 
     /// Length in bytes.

@@ -78,8 +78,10 @@ impl Default for QpOptions {
 }
 
 /// Every right.
-pub(crate) const ALL: Access =
-    Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+pub(crate) const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC);
 
 /// Driver half of a CQ.
 #[derive(Debug)]
@@ -134,7 +136,14 @@ impl Host {
             program: nic_model::tonic::program("roce-dcqcn").expect("the default program"),
             quantum,
         });
-        nic.handle_command(Time::ZERO, Command::SetGid { index: 0, gid: Gid::from_ip(addr) }).unwrap();
+        nic.handle_command(
+            Time::ZERO,
+            Command::SetGid {
+                index: 0,
+                gid: Gid::from_ip(addr),
+            },
+        )
+        .unwrap();
         let doorbells = nic.doorbells();
         let mut host = Self {
             nic,
@@ -170,15 +179,29 @@ impl Host {
     fn cq(&mut self, now: Time, cqe: u32) -> Cq {
         let ring = Arc::new(CompletionQueue::new(cqe));
         let cookie = self.cookie();
-        let command = Command::CreateCq { ring: Arc::clone(&ring), cqe, cookie };
-        let Ok(Reply::Id(id)) = self.nic.handle_command(now, command) else { panic!("no CQ") };
-        Cq { id, ring, cookie, consumer: 0 }
+        let command = Command::CreateCq {
+            ring: Arc::clone(&ring),
+            cqe,
+            cookie,
+        };
+        let Ok(Reply::Id(id)) = self.nic.handle_command(now, command) else {
+            panic!("no CQ")
+        };
+        Cq {
+            id,
+            ring,
+            cookie,
+            consumer: 0,
+        }
     }
 
     /// A QP in RESET; returns its index.
     pub(crate) fn create_qp(&mut self, now: Time, qp_type: QpType, options: &QpOptions) -> usize {
         let (send_cq, recv_cq) = (self.cq(now, options.cqe), self.cq(now, options.cqe));
-        let sq = Arc::new(WorkQueue::new(options.send_wr, send_stride(options.max_sge, options.max_inline)));
+        let sq = Arc::new(WorkQueue::new(
+            options.send_wr,
+            send_stride(options.max_sge, options.max_inline),
+        ));
         let rq = Arc::new(WorkQueue::new(options.recv_wr, recv_stride(options.max_sge)));
         let cookie = self.cookie();
         let pd = self.pd(options.pd);
@@ -196,7 +219,9 @@ impl Host {
             sq_sig_all: options.sq_sig_all,
             cookie,
         };
-        let Ok(Reply::Qpn(qpn)) = self.nic.handle_command(now, command) else { panic!("no QP") };
+        let Ok(Reply::Qpn(qpn)) = self.nic.handle_command(now, command) else {
+            panic!("no QP")
+        };
         self.qps.push(Qp {
             qpn,
             cookie,
@@ -216,7 +241,9 @@ impl Host {
 
     pub(crate) fn modify(&mut self, now: Time, index: usize, attr: QpAttr, mask: M) -> Result<(), CommandError> {
         let qpn = self.qps[index].qpn;
-        self.nic.handle_command(now, Command::ModifyQp { qpn, attr, mask }).map(|_| ())
+        self.nic
+            .handle_command(now, Command::ModifyQp { qpn, attr, mask })
+            .map(|_| ())
     }
 
     pub(crate) fn query(&mut self, now: Time, index: usize) -> QpAttr {
@@ -227,13 +254,19 @@ impl Host {
         }
     }
 
-    pub(crate) fn to_init(&mut self, now: Time, index: usize) {
+    pub(crate) fn init(&mut self, now: Time, index: usize) {
         let options = self.qps[index].options.clone();
-        let attr = QpAttr { qp_state: QpState::Init, port_num: 1, access: options.access, ..QpAttr::default() };
-        self.modify(now, index, attr, M::STATE | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS).unwrap();
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            port_num: 1,
+            access: options.access,
+            ..QpAttr::default()
+        };
+        self.modify(now, index, attr, M::STATE | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS)
+            .unwrap();
     }
 
-    pub(crate) fn to_rtr(&mut self, now: Time, index: usize, peer: IpAddr, dest_qp_num: u32) {
+    pub(crate) fn ready_to_receive(&mut self, now: Time, index: usize, peer: IpAddr, dest_qp_num: u32) {
         let options = self.qps[index].options.clone();
         let attr = QpAttr {
             qp_state: QpState::Rtr,
@@ -245,12 +278,11 @@ impl Host {
             ah: vector(peer),
             ..QpAttr::default()
         };
-        let mask =
-            M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+        let mask = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
         self.modify(now, index, attr, mask).unwrap();
     }
 
-    pub(crate) fn to_rts(&mut self, now: Time, index: usize) {
+    pub(crate) fn ready_to_send(&mut self, now: Time, index: usize) {
         let options = self.qps[index].options.clone();
         let attr = QpAttr {
             qp_state: QpState::Rts,
@@ -261,18 +293,36 @@ impl Host {
             max_rd_atomic: options.max_rd_atomic,
             ..QpAttr::default()
         };
-        let mask =
-            M::STATE | M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+        let mask = M::STATE | M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
         self.modify(now, index, attr, mask).unwrap();
     }
 
     /// Bring a UD QP to RTS.
-    pub(crate) fn ud_to_rts(&mut self, now: Time, index: usize) {
+    pub(crate) fn ud_ready(&mut self, now: Time, index: usize) {
         let options = self.qps[index].options.clone();
-        let attr = QpAttr { qp_state: QpState::Init, port_num: 1, qkey: options.qkey, ..QpAttr::default() };
-        self.modify(now, index, attr, M::STATE | M::PKEY_INDEX | M::PORT | M::QKEY).unwrap();
-        self.modify(now, index, QpAttr { qp_state: QpState::Rtr, ..QpAttr::default() }, M::STATE).unwrap();
-        let attr = QpAttr { qp_state: QpState::Rts, sq_psn: options.psn.0, ..QpAttr::default() };
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            port_num: 1,
+            qkey: options.qkey,
+            ..QpAttr::default()
+        };
+        self.modify(now, index, attr, M::STATE | M::PKEY_INDEX | M::PORT | M::QKEY)
+            .unwrap();
+        self.modify(
+            now,
+            index,
+            QpAttr {
+                qp_state: QpState::Rtr,
+                ..QpAttr::default()
+            },
+            M::STATE,
+        )
+        .unwrap();
+        let attr = QpAttr {
+            qp_state: QpState::Rts,
+            sq_psn: options.psn.0,
+            ..QpAttr::default()
+        };
         self.modify(now, index, attr, M::STATE | M::SQ_PSN).unwrap();
     }
 
@@ -353,11 +403,20 @@ impl Host {
     /// Kinds of the asynchronous events of one QP, in order.
     pub(crate) fn events_of(&self, index: usize) -> Vec<AsyncEventKind> {
         let cookie = self.qps[index].cookie;
-        self.events.iter().filter(|event| event.cookie == cookie).map(|event| event.kind).collect()
+        self.events
+            .iter()
+            .filter(|event| event.cookie == cookie)
+            .map(|event| event.kind)
+            .collect()
     }
 }
 
 /// An address vector to `peer`.
 pub(crate) fn vector(peer: IpAddr) -> AddressVector {
-    AddressVector { is_global: true, dgid: Gid::from_ip(peer), port_num: 1, ..AddressVector::default() }
+    AddressVector {
+        is_global: true,
+        dgid: Gid::from_ip(peer),
+        port_num: 1,
+        ..AddressVector::default()
+    }
 }

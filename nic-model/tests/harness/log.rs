@@ -64,7 +64,10 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, entries: VecDeque::new() }
+        Self {
+            seed,
+            entries: VecDeque::new(),
+        }
     }
 
     fn push(&mut self, entry: Entry) {
@@ -100,7 +103,11 @@ impl Log {
         for entry in &self.entries {
             match entry {
                 Entry::Sent(s) | Entry::Delivered(s) => {
-                    let verb = if matches!(entry, Entry::Sent(_)) { "sends" } else { "'s packet arrives:" };
+                    let verb = if matches!(entry, Entry::Sent(_)) {
+                        "sends"
+                    } else {
+                        "'s packet arrives:"
+                    };
                     eprintln!(
                         "{:>12} {} {verb} {:?} psn {:#x} to {:#x} payload {} ack_req {} syndrome {:x?} msn {:?}",
                         s.at.0,

@@ -19,3 +19,11 @@ pub(crate) use wr::{Recv, Wr};
 pub(crate) const A: Side = 0;
 /// The second host.
 pub(crate) const B: Side = 1;
+
+/// Seeds for a scenario: so many, or as many as `SIM_SEEDS` says, for a long run.
+pub(crate) fn seeds(default: u64) -> core::ops::Range<u64> {
+    0..std::env::var("SIM_SEEDS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(default)
+}

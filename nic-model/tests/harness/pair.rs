@@ -8,9 +8,7 @@ use super::{A, B};
 use nic_model::frame::TxBatch;
 use nic_model::host_if::cqe::WcStatus;
 use nic_model::host_if::qp_attr::Access;
-use nic_model::host_if::{
-    AsyncEventKind, Command, CommandError, Cqe, QpAttr, QpAttrMask, QpState, QpType, Reply,
-};
+use nic_model::host_if::{AsyncEventKind, Command, CommandError, Cqe, QpAttr, QpAttrMask, QpState, QpType, Reply};
 use nic_model::sim::{Faults, LinkConfig, SimFrame, SimLink};
 use nic_model::time::{Duration, Time};
 
@@ -24,6 +22,8 @@ pub(crate) struct PairConfig {
     pub(crate) line_rate: u64,
     /// Most segments of one QP in a turn.
     pub(crate) quantum: u16,
+    /// Bytes a NIC keeps waiting for its line before it pauses; `None`: it hands over all it has.
+    pub(crate) egress: Option<usize>,
     /// Addresses of the hosts.
     pub(crate) addrs: [&'static str; 2],
     /// Keep a record of every packet sent.
@@ -32,8 +32,21 @@ pub(crate) struct PairConfig {
 
 impl Default for PairConfig {
     fn default() -> Self {
-        let link = LinkConfig { rate_bps: 100_000_000_000, delay: Duration::from_micros(1), ..LinkConfig::default() };
-        Self { seed: 1, link, line_rate: 0, quantum: 64, addrs: ["10.0.0.1", "10.0.0.2"], record: true }
+        let link = LinkConfig {
+            rate_bps: 100_000_000_000,
+            delay: Duration::from_micros(1),
+            ..LinkConfig::default()
+        };
+        let addrs = ["10.0.0.1", "10.0.0.2"];
+        Self {
+            seed: 1,
+            link,
+            line_rate: 0,
+            quantum: 64,
+            egress: None,
+            addrs,
+            record: true,
+        }
     }
 }
 
@@ -41,7 +54,11 @@ impl PairConfig {
     /// The default with these faults in both directions.
     pub(crate) fn faulty(seed: u64, faults: Faults) -> Self {
         let config = Self::default();
-        Self { seed, link: LinkConfig { faults, ..config.link }, ..config }
+        Self {
+            seed,
+            link: LinkConfig { faults, ..config.link },
+            ..config
+        }
     }
 }
 
@@ -55,6 +72,9 @@ pub(crate) struct Pair {
     pub(crate) sent: Vec<Sighting>,
     log: Log,
     record: bool,
+    egress: Option<usize>,
+    /// When a NIC that waits for its line goes on.
+    resumes: [Option<Time>; 2],
     batch: TxBatch,
     steps_now: u32,
 }
@@ -73,7 +93,12 @@ impl Default for Pair {
 impl Pair {
     pub(crate) fn new(config: &PairConfig) -> Self {
         let [a, b] = config.addrs.map(|addr| addr.parse().unwrap());
-        let link = |salt| SimLink::new(LinkConfig { seed: config.seed.wrapping_mul(2) + salt, ..config.link });
+        let link = |salt| {
+            SimLink::new(LinkConfig {
+                seed: config.seed.wrapping_mul(2) + salt,
+                ..config.link
+            })
+        };
         Self {
             now: Time::from_micros(1),
             hosts: [
@@ -84,6 +109,8 @@ impl Pair {
             sent: Vec::new(),
             log: Log::new(config.seed),
             record: config.record,
+            egress: config.egress,
+            resumes: [None; 2],
             batch: TxBatch::new(),
             steps_now: 0,
         }
@@ -91,7 +118,10 @@ impl Pair {
 
     /// A connected pair of RC QPs with these options on both sides.
     pub(crate) fn connect(&mut self, options: &QpOptions) -> (QpId, QpId) {
-        let peer = QpOptions { psn: (options.psn.1, options.psn.0), ..options.clone() };
+        let peer = QpOptions {
+            psn: (options.psn.1, options.psn.0),
+            ..options.clone()
+        };
         self.connect_each(options, &peer)
     }
 
@@ -99,7 +129,7 @@ impl Pair {
     pub(crate) fn connect_each(&mut self, a: &QpOptions, b: &QpOptions) -> (QpId, QpId) {
         let (a, b) = self.introduce(a, b);
         for qp in [a, b] {
-            self.hosts[qp.side].to_rts(self.now, qp.index);
+            self.hosts[qp.side].ready_to_send(self.now, qp.index);
         }
         (a, b)
     }
@@ -107,12 +137,18 @@ impl Pair {
     /// A pair of RC QPs in RTR.
     pub(crate) fn introduce(&mut self, a: &QpOptions, b: &QpOptions) -> (QpId, QpId) {
         let now = self.now;
-        let a = QpId { side: A, index: self.hosts[A].create_qp(now, QpType::Rc, a) };
-        let b = QpId { side: B, index: self.hosts[B].create_qp(now, QpType::Rc, b) };
+        let a = QpId {
+            side: A,
+            index: self.hosts[A].create_qp(now, QpType::Rc, a),
+        };
+        let b = QpId {
+            side: B,
+            index: self.hosts[B].create_qp(now, QpType::Rc, b),
+        };
         for (qp, peer) in [(a, b), (b, a)] {
             let (addr, qpn) = (self.hosts[peer.side].addr, self.qp(peer).qpn);
-            self.hosts[qp.side].to_init(now, qp.index);
-            self.hosts[qp.side].to_rtr(now, qp.index, addr, qpn);
+            self.hosts[qp.side].init(now, qp.index);
+            self.hosts[qp.side].ready_to_receive(now, qp.index, addr, qpn);
         }
         (a, b)
     }
@@ -120,7 +156,7 @@ impl Pair {
     /// A UD QP in RTS.
     pub(crate) fn datagram(&mut self, side: Side, options: &QpOptions) -> QpId {
         let index = self.hosts[side].create_qp(self.now, QpType::Ud, options);
-        self.hosts[side].ud_to_rts(self.now, index);
+        self.hosts[side].ud_ready(self.now, index);
         QpId { side, index }
     }
 
@@ -136,7 +172,13 @@ impl Pair {
     pub(crate) fn buffer_with(&mut self, side: Side, len: usize, access: Access, pd: usize) -> Buffer {
         let mut buffer = Buffer::new(len);
         let pd = self.hosts[side].pd(pd);
-        let command = Command::RegMr { pd, addr: buffer.addr, length: len as u64, iova: buffer.addr, access };
+        let command = Command::RegMr {
+            pd,
+            addr: buffer.addr,
+            length: len as u64,
+            iova: buffer.addr,
+            access,
+        };
         match self.command(side, command) {
             Ok(Reply::Keys { lkey, .. }) => buffer.key = lkey,
             other => panic!("registration answers {other:?}"),
@@ -154,7 +196,15 @@ impl Pair {
 
     /// Command a state that needs no attributes.
     pub(crate) fn set_state(&mut self, qp: QpId, qp_state: QpState) {
-        self.modify(qp, QpAttr { qp_state, ..QpAttr::default() }, QpAttrMask::STATE).unwrap();
+        self.modify(
+            qp,
+            QpAttr {
+                qp_state,
+                ..QpAttr::default()
+            },
+            QpAttrMask::STATE,
+        )
+        .unwrap();
     }
 
     pub(crate) fn state(&mut self, qp: QpId) -> QpState {
@@ -198,12 +248,16 @@ impl Pair {
             return true;
         }
         self.steps_now = 0;
-        let next = self.hosts.iter().filter_map(|host| host.nic.poll_timeout());
-        let next = next.chain(self.links.iter().filter_map(SimLink::next_deadline)).min();
-        let Some(next) = next else { return false };
+        let Some(next) = self.next_deadline() else { return false };
         assert!(next > self.now, "a deadline at {next:?} was not met at {:?}", self.now);
         self.now = next;
         true
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let nics = self.hosts.iter().filter_map(|host| host.nic.poll_timeout());
+        let links = self.links.iter().filter_map(SimLink::next_deadline);
+        nics.chain(links).chain(self.resumes.into_iter().flatten()).min()
     }
 
     /// Doorbells, received packets, timers, packets to send, completions, as the engine does it.
@@ -229,7 +283,15 @@ impl Pair {
             host.nic.handle_timeout(now);
             busy = true;
         }
-        while host.nic.poll_transmit(now, &mut *host.budget, &mut self.batch) {
+        self.resumes[side] = None;
+        loop {
+            if let Some(limit) = self.egress.filter(|limit| self.links[side].queued(now) > *limit) {
+                self.resumes[side] = Some(self.links[side].room_at(limit).max(now + Duration::from_nanos(1)));
+                break;
+            }
+            if !host.nic.poll_transmit(now, &mut *host.budget, &mut self.batch) {
+                break;
+            }
             busy = true;
             for frame in SimFrame::seal_all(&self.batch) {
                 let sighting = Sighting::of(now, side, &frame);
@@ -267,7 +329,10 @@ impl Pair {
     pub(crate) fn drive_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) {
         let limit = self.now + limit;
         while !done(self) {
-            assert!(self.step(), "nothing left to do, and what was waited for has not happened");
+            assert!(
+                self.step(),
+                "nothing left to do, and what was waited for has not happened"
+            );
             assert!(self.now <= limit, "what was waited for has not happened in time");
         }
     }
@@ -276,8 +341,7 @@ impl Pair {
     pub(crate) fn drive_for(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
-            let next = self.hosts.iter().filter_map(|host| host.nic.poll_timeout());
-            let next = next.chain(self.links.iter().filter_map(SimLink::next_deadline)).min();
+            let next = self.next_deadline();
             let idle = !self.hosts.iter().any(|host| host.nic.doorbells().is_pending());
             if idle && self.steps_now == 0 && next.is_none_or(|next| next > end) {
                 // One more turn may have been due at this instant.
@@ -328,5 +392,8 @@ pub(crate) fn status(cqe: &Cqe) -> WcStatus {
         S::FatalErr,
         S::GeneralErr,
     ];
-    known.into_iter().find(|status| *status as u8 == cqe.status).expect("a status of the verbs")
+    known
+        .into_iter()
+        .find(|status| *status as u8 == cqe.status)
+        .expect("a status of the verbs")
 }

@@ -2,9 +2,7 @@
 
 use super::Buffer;
 use core::ops::Range;
-use nic_model::host_if::wqe::{
-    AtomicSeg, DataSeg, RecvCtrl, RemoteSeg, SendCtrl, UdSeg, WqeFlags, WrOpcode,
-};
+use nic_model::host_if::wqe::{AtomicSeg, DataSeg, RecvCtrl, RemoteSeg, SendCtrl, UdSeg, WqeFlags, WrOpcode};
 
 /// A send work request. Every field is a knob; the constructors give plain, signaled ones.
 #[derive(Clone, Debug)]
@@ -28,7 +26,11 @@ pub(crate) struct Wr {
 /// A range of a buffer as a data segment.
 pub(crate) fn seg(buffer: &Buffer, range: Range<usize>) -> DataSeg {
     let length = u32::try_from(range.len()).unwrap();
-    DataSeg { addr: buffer.addr + range.start as u64, length, lkey: buffer.key }
+    DataSeg {
+        addr: buffer.addr + range.start as u64,
+        length,
+        lkey: buffer.key,
+    }
 }
 
 impl Wr {
@@ -71,15 +73,22 @@ impl Wr {
 
     /// Add to the word at `offset` of `target`; the old value goes to `slot` of `result`.
     pub(crate) fn fetch_add(result: &Buffer, slot: usize, target: &Buffer, offset: usize, add: u64) -> Self {
-        let mut wr = Self::new(WrOpcode::FetchAdd).local(result, slot..slot + 8).at(target, offset);
+        let mut wr = Self::new(WrOpcode::FetchAdd)
+            .local(result, slot..slot + 8)
+            .at(target, offset);
         wr.atomic.swap_add = add;
         wr
     }
 
     /// Swap in `swap` if the word at `offset` of `target` is `compare`.
     pub(crate) fn cmp_swap(result: &Buffer, slot: usize, target: &Buffer, offset: usize, swap: (u64, u64)) -> Self {
-        let mut wr = Self::new(WrOpcode::CmpSwap).local(result, slot..slot + 8).at(target, offset);
-        wr.atomic = AtomicSeg { compare: swap.0, swap_add: swap.1 };
+        let mut wr = Self::new(WrOpcode::CmpSwap)
+            .local(result, slot..slot + 8)
+            .at(target, offset);
+        wr.atomic = AtomicSeg {
+            compare: swap.0,
+            swap_add: swap.1,
+        };
         wr
     }
 
@@ -137,13 +146,20 @@ impl Wr {
             imm: self.imm,
             wr_id: self.wr_id,
         };
-        let actual = self.inline.as_ref().map_or(0, |inline| u32::try_from(inline.len()).unwrap());
+        let actual = self
+            .inline
+            .as_ref()
+            .map_or(0, |inline| u32::try_from(inline.len()).unwrap());
         let inline_len = self.inline_len.unwrap_or(actual);
         let mut out = bytemuck::bytes_of(&ctrl).to_vec();
         match self.ud {
             Some(ud) => out.extend_from_slice(bytemuck::bytes_of(&UdSeg { inline_len, ..ud })),
             None => {
-                let remote = RemoteSeg { addr: self.remote.0, rkey: self.remote.1, inline_len };
+                let remote = RemoteSeg {
+                    addr: self.remote.0,
+                    rkey: self.remote.1,
+                    inline_len,
+                };
                 out.extend_from_slice(bytemuck::bytes_of(&remote));
             }
         }
@@ -169,8 +185,16 @@ pub(crate) struct Recv {
 
 impl Recv {
     pub(crate) fn into(buffer: &Buffer, range: Range<usize>) -> Self {
-        let sges = if range.is_empty() { Vec::new() } else { vec![seg(buffer, range)] };
-        Self { wr_id: 0, sges, num_sge: None }
+        let sges = if range.is_empty() {
+            Vec::new()
+        } else {
+            vec![seg(buffer, range)]
+        };
+        Self {
+            wr_id: 0,
+            sges,
+            num_sge: None,
+        }
     }
 
     pub(crate) fn id(mut self, wr_id: u64) -> Self {
@@ -181,7 +205,11 @@ impl Recv {
     /// The bytes of its slot.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.sges.len()).unwrap();
-        let ctrl = RecvCtrl { wr_id: self.wr_id, num_sge: self.num_sge.unwrap_or(count), reserved: 0 };
+        let ctrl = RecvCtrl {
+            wr_id: self.wr_id,
+            num_sge: self.num_sge.unwrap_or(count),
+            reserved: 0,
+        };
         let mut out = bytemuck::bytes_of(&ctrl).to_vec();
         out.extend_from_slice(bytemuck::cast_slice(&self.sges));
         out

@@ -23,7 +23,13 @@ fn bench(options: &QpOptions) -> Bench {
     let (mut mine, mut theirs) = (pair.buffer(A, 10_000), pair.buffer(B, 10_000));
     mine.fill_pattern(1);
     theirs.fill_pattern(2);
-    Bench { pair, a, b, mine, theirs }
+    Bench {
+        pair,
+        a,
+        b,
+        mine,
+        theirs,
+    }
 }
 
 impl Bench {
@@ -41,11 +47,27 @@ impl Bench {
         pair.drive();
         assert_eq!(pair.send_statuses(self.a), [status, WcStatus::WrFlushErr], "{what}");
         assert_eq!(pair.recv_statuses(self.b), [WcStatus::WrFlushErr], "{what}");
-        assert_eq!((pair.state(self.a), pair.state(self.b)), (QpState::Err, QpState::Err), "{what}");
-        assert_eq!((pair.events(self.a), pair.events(self.b)), (vec![], vec![event]), "{what}");
-        let naks: Vec<_> = pair.sent.iter().filter_map(|packet| packet.syndrome).filter(|byte| byte >> 5 == 3).collect();
+        assert_eq!(
+            (pair.state(self.a), pair.state(self.b)),
+            (QpState::Err, QpState::Err),
+            "{what}"
+        );
+        assert_eq!(
+            (pair.events(self.a), pair.events(self.b)),
+            (vec![], vec![event]),
+            "{what}"
+        );
+        let naks: Vec<_> = pair
+            .sent
+            .iter()
+            .filter_map(|packet| packet.syndrome)
+            .filter(|byte| byte >> 5 == 3)
+            .collect();
         assert_eq!(naks, [nak], "{what}");
-        assert!(self.theirs.bytes() == before && self.mine.bytes() == ours, "{what} changed memory");
+        assert!(
+            self.theirs.bytes() == before && self.mine.bytes() == ours,
+            "{what} changed memory"
+        );
         self.theirs.assert_intact();
     }
 }
@@ -63,9 +85,18 @@ fn shifted(bench: &Bench, shift: i64) -> Vec<(&'static str, Wr)> {
     };
     vec![
         ("READ", moved(Wr::read(&bench.mine, 0..3_000, &bench.theirs, 0), 3_000)),
-        ("WRITE", moved(Wr::write(&bench.mine, 0..3_000, &bench.theirs, 0), 3_000)),
-        ("one-byte WRITE", moved(Wr::write(&bench.mine, 0..1, &bench.theirs, 0), 1)),
-        ("WRITE with immediate", moved(Wr::write(&bench.mine, 0..3_000, &bench.theirs, 0).imm(1), 3_000)),
+        (
+            "WRITE",
+            moved(Wr::write(&bench.mine, 0..3_000, &bench.theirs, 0), 3_000),
+        ),
+        (
+            "one-byte WRITE",
+            moved(Wr::write(&bench.mine, 0..1, &bench.theirs, 0), 1),
+        ),
+        (
+            "WRITE with immediate",
+            moved(Wr::write(&bench.mine, 0..3_000, &bench.theirs, 0).imm(1), 3_000),
+        ),
     ]
 }
 
@@ -79,7 +110,11 @@ fn one_byte_beyond_either_end() {
         }
         let bench = bench(&QpOptions::default());
         let mut wr = Wr::fetch_add(&bench.mine, 0, &bench.theirs, 0, 1);
-        let end = if shift < 0 { bench.theirs.addr - 8 } else { bench.theirs.addr + bench.theirs.len() as u64 };
+        let end = if shift < 0 {
+            bench.theirs.addr - 8
+        } else {
+            bench.theirs.addr + bench.theirs.len() as u64
+        };
         wr.remote.0 = end;
         bench.refused("atomic", &wr, REMOTE_ACCESS);
     }
@@ -92,7 +127,9 @@ fn the_last_byte_is_allowed() {
         bench.pair.succeed(bench.a, &wr);
     }
     let last = bench.theirs.len() - 8;
-    bench.pair.succeed(bench.a, &Wr::fetch_add(&bench.mine, 0, &bench.theirs, last, 1));
+    bench
+        .pair
+        .succeed(bench.a, &Wr::fetch_add(&bench.mine, 0, &bench.theirs, last, 1));
 }
 
 #[test]
@@ -124,7 +161,9 @@ fn regions_of_another_domain_and_regions_that_are_gone() {
 
     let mut gone = bench(&QpOptions::default());
     let wr = Wr::read(&gone.mine, 0..8, &gone.theirs, 0);
-    gone.pair.command(B, Command::DeregMr { lkey: gone.theirs.key }).unwrap();
+    gone.pair
+        .command(B, Command::DeregMr { lkey: gone.theirs.key })
+        .unwrap();
     gone.refused("deregistered", &wr, REMOTE_ACCESS);
 }
 
@@ -142,12 +181,18 @@ fn rights_of_region_and_qp() {
         let request = wr(&region, &weak, need);
         region.refused(&format!("region without {need:?}"), &request, REMOTE_ACCESS);
 
-        let qp = bench(&QpOptions { access: ALL.difference(need), ..QpOptions::default() });
+        let qp = bench(&QpOptions {
+            access: ALL.difference(need),
+            ..QpOptions::default()
+        });
         let request = wr(&qp, &qp.theirs, need);
         qp.refused(&format!("QP without {need:?}"), &request, REMOTE_ACCESS);
 
         // And the others are enough.
-        let mut enough = bench(&QpOptions { access: need, ..QpOptions::default() });
+        let mut enough = bench(&QpOptions {
+            access: need,
+            ..QpOptions::default()
+        });
         let lean = enough.pair.buffer_with(B, 64, need | Access::LOCAL_WRITE, 0);
         let request = wr(&enough, &lean, need);
         enough.pair.succeed(enough.a, &request);
@@ -166,7 +211,10 @@ fn misaligned_atomics() {
 #[test]
 fn a_region_that_goes_while_a_read_streams() {
     let mut pair = Pair::new(&crate::harness::PairConfig {
-        link: nic_model::sim::LinkConfig { rate_bps: 1_000_000_000, ..Default::default() },
+        link: nic_model::sim::LinkConfig {
+            rate_bps: 1_000_000_000,
+            ..Default::default()
+        },
         quantum: 4,
         ..Default::default()
     });
@@ -187,7 +235,7 @@ struct Drip(u32);
 impl nic_model::frame::TxBudget for Drip {
     fn available(&mut self, _: &nic_model::frame::Path, _: u32) -> usize {
         self.0 += 1;
-        if self.0 % 4 == 0 { 5_000 } else { 0 }
+        if self.0.is_multiple_of(4) { 5_000 } else { 0 }
     }
 }
 
@@ -202,7 +250,10 @@ fn a_receive_that_is_too_small() {
         pair.post(bench.a, &Wr::send(&bench.mine, 0..message));
         pair.drive();
         assert_eq!(pair.recv_statuses(bench.b), [WcStatus::LocLenErr, WcStatus::WrFlushErr]);
-        assert_eq!(pair.send_statuses(bench.a), [WcStatus::RemInvReqErr, WcStatus::WrFlushErr]);
+        assert_eq!(
+            pair.send_statuses(bench.a),
+            [WcStatus::RemInvReqErr, WcStatus::WrFlushErr]
+        );
         assert_eq!((pair.state(bench.a), pair.state(bench.b)), (QpState::Err, QpState::Err));
     }
 }

@@ -6,7 +6,11 @@ use nic_model::host_if::{AsyncEventKind, QpState};
 #[test]
 fn a_send_queue_overruns_its_cq() {
     let mut pair = Pair::default();
-    let (a, b) = pair.connect(&QpOptions { cqe: 4, poll: false, ..QpOptions::default() });
+    let (a, b) = pair.connect(&QpOptions {
+        cqe: 4,
+        poll: false,
+        ..QpOptions::default()
+    });
     let (other, _) = pair.connect(&QpOptions::default());
     let (mine, theirs) = (pair.buffer(A, 64), pair.buffer(B, 64));
     for id in 0..50 {
@@ -14,7 +18,12 @@ fn a_send_queue_overruns_its_cq() {
     }
     pair.drive();
     let cookie = pair.qp(a).send_cq.cookie;
-    let of_cq: Vec<_> = pair.hosts[A].events.iter().filter(|event| event.cookie == cookie).map(|event| event.kind).collect();
+    let of_cq: Vec<_> = pair.hosts[A]
+        .events
+        .iter()
+        .filter(|event| event.cookie == cookie)
+        .map(|event| event.kind)
+        .collect();
     assert_eq!(of_cq, [AsyncEventKind::CqErr], "once");
     assert_eq!(pair.events(a), [AsyncEventKind::QpFatal]);
     assert_eq!((pair.state(a), pair.state(b)), (QpState::Err, QpState::Rts));
@@ -29,8 +38,17 @@ fn a_send_queue_overruns_its_cq() {
 fn a_receive_queue_overruns_its_cq() {
     let mut pair = Pair::default();
     let (a, b) = pair.connect_each(
-        &QpOptions { retry_cnt: 0, timeout: 8, ..QpOptions::default() },
-        &QpOptions { psn: (0x00ab_cdef, 0x1234), cqe: 2, poll: false, ..QpOptions::default() },
+        &QpOptions {
+            retry_cnt: 0,
+            timeout: 8,
+            ..QpOptions::default()
+        },
+        &QpOptions {
+            psn: (0x00ab_cdef, 0x1234),
+            cqe: 2,
+            poll: false,
+            ..QpOptions::default()
+        },
     );
     let (mine, theirs) = (pair.buffer(A, 64), pair.buffer(B, 64));
     for id in 0..10 {
@@ -38,7 +56,10 @@ fn a_receive_queue_overruns_its_cq() {
         pair.post(a, &Wr::send(&mine, 0..8));
     }
     pair.drive();
-    assert_eq!((pair.state(b), pair.events(b)), (QpState::Err, vec![AsyncEventKind::QpFatal]));
+    assert_eq!(
+        (pair.state(b), pair.events(b)),
+        (QpState::Err, vec![AsyncEventKind::QpFatal])
+    );
     assert_eq!(pair.hosts[B].poll_qp(b.index).len(), 2);
     assert_eq!(pair.hosts[B].nic.counters().cq_overruns, 1);
 }
@@ -46,7 +67,11 @@ fn a_receive_queue_overruns_its_cq() {
 #[test]
 fn a_full_cq_that_is_polled_in_time_is_not_overrun() {
     let mut pair = Pair::default();
-    let (a, _) = pair.connect(&QpOptions { cqe: 4, poll: false, ..QpOptions::default() });
+    let (a, _) = pair.connect(&QpOptions {
+        cqe: 4,
+        poll: false,
+        ..QpOptions::default()
+    });
     let (mine, theirs) = (pair.buffer(A, 64), pair.buffer(B, 64));
     for _ in 0..10 {
         for id in 0..4 {

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use nic_model::device::Mad as EngineMad;
+use nic_model::host_if::Gid;
 use nic_model::port::engine::Engine;
 use nic_model::port::host::guardian::Connection;
 use nic_model::port::host::ports::PortClaim;
@@ -102,7 +103,11 @@ fn open(local: IpAddr) {
 }
 
 fn open_all() {
-    for device in Runtime::get().devices() {
+    let runtime = Runtime::get();
+    // A process confined to one address has nothing to do with the other devices.
+    let confined = runtime.config().addr.map(Gid::from_ip);
+    let wanted = |device: &&Arc<crate::device::Device>| confined.is_none_or(|gid| device.gids.find(gid).is_some());
+    for device in runtime.devices().iter().filter(wanted) {
         if let Err(error) = device.engine() {
             tracing::warn!(device = device.name, ?error, "cannot open");
         }

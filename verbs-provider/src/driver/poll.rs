@@ -87,7 +87,7 @@ pub unsafe fn poll_cq(cq: &CqCore, count: usize, out: *mut ibv_wc) -> usize {
     if filled != 0 {
         return filled;
     }
-    cq.engine.poll();
+    cq.engine.poll(cq.id);
     cq.poller.lock().drain(&cq.ring, out)
 }
 

@@ -88,7 +88,7 @@ pub unsafe fn post_recv(qp: &QpCore, mut wr: *mut ibv_recv_wr, bad_wr: *mut *mut
         // the error is not known here yet, its completion is still to be polled, and polling drives the device.
         qp.engine.doorbells().ring(qp.qpn);
         if qp.has_failed() {
-            qp.engine.kick();
+            qp.engine.kick(0);
         }
     }
     match result {

@@ -94,7 +94,7 @@ pub unsafe fn post_send(qp: &QpCore, mut wr: *mut ibv_send_wr, bad_wr: *mut *mut
     drop(producer);
     if last != first {
         qp.engine.doorbells().ring(qp.qpn);
-        qp.engine.kick();
+        qp.engine.kick(last.wrapping_sub(sq.retired.load(Ordering::Relaxed)));
     }
     match result {
         Ok(()) => 0,

@@ -30,15 +30,16 @@ const LIVE_UC: M =
     M::CUR_STATE.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PATH_MIG_STATE).union(M::RATE_LIMIT);
 const LIVE_RC: M = LIVE_UC.union(M::MIN_RNR_TIMER);
 const LIVE_UD: M = M::CUR_STATE.union(M::QKEY).union(M::RATE_LIMIT);
-const DRAINED_UC: M = M::PORT.union(M::AV).union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PKEY_INDEX);
+const DRAINED_UC: M =
+    M::AV.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PKEY_INDEX).union(M::PATH_MIG_STATE);
 const DRAINED_RC: M = DRAINED_UC
+    .union(M::PORT)
     .union(M::TIMEOUT)
     .union(M::RETRY_CNT)
     .union(M::RNR_RETRY)
     .union(M::MAX_QP_RD_ATOMIC)
     .union(M::MAX_DEST_RD_ATOMIC)
-    .union(M::MIN_RNR_TIMER)
-    .union(M::PATH_MIG_STATE);
+    .union(M::MIN_RNR_TIMER);
 
 /// The rule of a commanded transition, `None` when it is not allowed.
 pub(in crate::device) const fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<Rule> {

@@ -8,7 +8,8 @@ pub(in crate::device) struct QpTable {
     qps: Vec<Option<Box<Qp>>>,
     slot: u8,
     next: u16,
-    count: u32,
+    /// Indices in use, in no order.
+    live: Vec<u16>,
     max: u32,
 }
 
@@ -17,12 +18,12 @@ impl QpTable {
     pub(in crate::device) fn new(slot: u8, first: u16, max: u32) -> Self {
         let mut qps = Vec::new();
         qps.resize_with(1 << 16, || None);
-        Self { qps, slot, next: first, count: 0, max }
+        Self { qps, slot, next: first, live: Vec::new(), max }
     }
 
     /// A QPN not in use and not used lately: indices go round the whole space before one comes again.
     pub(in crate::device) fn allocate(&mut self) -> Option<u32> {
-        if self.count >= self.max {
+        if self.len() >= self.max {
             return None;
         }
         for _ in 0..self.qps.len() {
@@ -37,15 +38,17 @@ impl QpTable {
     }
 
     pub(in crate::device) fn insert(&mut self, qp: Qp) {
-        let index = usize::from(qp.info.index());
-        self.qps[index] = Some(Box::new(qp));
-        self.count += 1;
+        let qp_index = qp.info.index();
+        self.qps[usize::from(qp_index)] = Some(Box::new(qp));
+        self.live.push(qp_index);
     }
 
     pub(in crate::device) fn remove(&mut self, qpn: u32) -> Option<Box<Qp>> {
         self.get(qpn)?;
-        self.count -= 1;
-        self.qps[(qpn & 0xffff) as usize].take()
+        let qp = self.qps[(qpn & 0xffff) as usize].take()?;
+        let index = qp.info.index();
+        self.live.retain(|live| *live != index);
+        Some(qp)
     }
 
     #[inline]
@@ -63,8 +66,13 @@ impl QpTable {
         self.qps[usize::from(index)].as_deref()
     }
 
-    /// All QPs, by index.
+    /// Number of QPs.
+    pub(in crate::device) fn len(&self) -> u32 {
+        u32::try_from(self.live.len()).unwrap_or(u32::MAX)
+    }
+
+    /// All QPs, in no order.
     pub(in crate::device) fn iter(&self) -> impl Iterator<Item = &Qp> {
-        self.qps.iter().filter_map(|qp| qp.as_deref())
+        self.live.iter().filter_map(|index| self.peek(*index))
     }
 }

@@ -216,11 +216,10 @@ impl Requester {
     }
 
     fn pop_first(&mut self) {
-        if let Some(first) = self.inflight.pop_front() {
-            if self.offered > 0 {
-                self.offered -= 1;
-                self.rd_outstanding -= u8::from(first.awaits_response());
-            }
+        let Some(first) = self.inflight.pop_front() else { return };
+        if self.offered > 0 {
+            self.offered -= 1;
+            self.rd_outstanding -= u8::from(first.awaits_response());
         }
     }
 

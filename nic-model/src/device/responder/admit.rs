@@ -83,12 +83,12 @@ impl Responder {
 
     /// Whether the opcode may follow what came before.
     fn check_sequence(&self, info: &OpcodeInfo) -> Result<(), NakCode> {
-        let fits = match (self.inbound, info.kind, info.place) {
-            (Inbound::Idle, _, Place::First | Place::Only) => true,
-            (Inbound::Send { .. }, Kind::Send, Place::Middle | Place::Last) => true,
-            (Inbound::Write { .. }, Kind::Write, Place::Middle | Place::Last) => true,
-            _ => false,
-        };
+        let fits = matches!(
+            (self.inbound, info.kind, info.place),
+            (Inbound::Idle, _, Place::First | Place::Only)
+                | (Inbound::Send { .. }, Kind::Send, Place::Middle | Place::Last)
+                | (Inbound::Write { .. }, Kind::Write, Place::Middle | Place::Last)
+        );
         if fits { Ok(()) } else { Err(NakCode::InvalidRequest) }
     }
 }

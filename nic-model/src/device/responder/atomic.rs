@@ -23,6 +23,8 @@ pub(super) struct ReplayCache {
 
 impl ReplayCache {
     fn save(&mut self, psn: Psn, orig: u64, msn: u32) {
+        // Left from the last time PSNs went round.
+        self.results.iter_mut().filter(|saved| saved.is_some_and(|(of, ..)| of == psn)).for_each(|saved| *saved = None);
         self.results[self.next] = Some((psn, orig, msn));
         self.next = (self.next + 1) % REPLAYS;
     }

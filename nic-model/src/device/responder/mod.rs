@@ -119,7 +119,7 @@ impl Responder {
     }
 
     /// Receive WQEs posted and not used.
-    fn posted(&self) -> u32 {
+    pub(super) fn posted(&self) -> u32 {
         let count = self.rq.producer().wrapping_sub(self.rq_next);
         if count > self.rq.entries() { 0 } else { count }
     }

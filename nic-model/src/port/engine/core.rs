@@ -149,9 +149,11 @@ impl Core {
 
     /// Doorbells, received packets, timers, packets to send, completions, in turns until there is no more to send or the
     /// caller's share is used up. `receive` also looks for packets.
-    pub(super) fn drive(&mut self, now: Time, receive: bool) {
+    /// Returns the number of completions.
+    pub(super) fn drive(&mut self, now: Time, receive: bool) -> usize {
         self.port.poll(now);
         self.nic.handle_doorbells(now);
+        let mut completed = 0;
         for _ in 0..TURNS {
             if receive {
                 self.receive(now);
@@ -160,11 +162,12 @@ impl Core {
                 self.nic.handle_timeout(now);
             }
             self.more = self.transmit(now);
-            self.nic.flush_completions();
+            completed += self.nic.flush_completions();
             if !self.more || self.held {
-                return;
+                break;
             }
         }
+        completed
     }
 
     /// Send what the device has, up to a turn's worth. Returns whether there may be more.

@@ -22,7 +22,7 @@ use super::host::guardian;
 use super::netdev::NetDevice;
 pub use crate::device::Mad;
 use crate::device::Counters;
-use crate::host_if::command::{Command, CommandError, Reply};
+use crate::host_if::command::{Command, CommandError, ObjectId, Reply};
 use crate::host_if::doorbell::DoorbellPage;
 use crate::host_if::event::{AsyncEvent, Event};
 use crate::time::Time;
@@ -33,7 +33,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thread::Waiter;
 
 /// What the engine tells the driver. Called without the engine's lock, from whichever thread drove it.
@@ -85,8 +85,13 @@ impl std::fmt::Debug for EngineConfig {
     }
 }
 
-/// Receive polls in a row, without a doorbell, after which the thread leaves the sockets to the application.
-const POLLING_STREAK: u32 = 256;
+/// Polls of empty CQs in a row, without a post, after which the thread leaves the sockets to the application. Waking the
+/// thread for every packet costs more than the few calls that tell the kernel not to.
+const POLLING_STREAK: u32 = 8;
+/// From this many outstanding WQEs on a queue counts as deep.
+const DEEP: u32 = 32;
+/// Longest wait of a WQE in a deep queue for others to be sent with.
+const COMPANY: Duration = Duration::from_micros(100);
 
 /// A function of the NIC at work.
 pub struct Engine {
@@ -184,31 +189,47 @@ impl Engine {
     }
 
     /// After ringing a doorbell: send what can be sent now.
-    pub fn kick(&self) {
-        self.rest_from_polling();
+    ///
+    /// `outstanding` is the number of WQEs in that queue whose completion has not been polled. Behind a deep queue one
+    /// more packet gains nothing by leaving alone, so it waits for company: for the next multiple of [`DEEP`], for
+    /// the application's next look at an empty CQ, for the next packet, at most for [`COMPANY`].
+    pub fn kick(&self, outstanding: u32) {
+        self.streak.store(0, Ordering::Relaxed);
+        if outstanding >= DEEP && !outstanding.is_multiple_of(DEEP) {
+            let now = self.now();
+            self.waiter.alarm_by(now + COMPANY, now);
+            return;
+        }
         self.try_drive(false);
     }
 
-    /// From an empty CQ: receive, send, complete.
-    pub fn poll(&self) {
+    /// From `cq`, found empty: receive, send, complete.
+    pub fn poll(&self, cq: ObjectId) {
         self.polls.fetch_add(1, Ordering::Relaxed);
         if self.streak.fetch_add(1, Ordering::Relaxed) == POLLING_STREAK {
             self.waiter.watch_sockets(false);
         }
-        self.try_drive(true);
+        let Some(mut core) = self.try_lock() else { return };
+        let now = self.now();
+        let completed = core.drive(now, true);
+        // An application that has all it waited for may now spin on memory instead, which a peer writes.
+        let satisfied = completed > 0 && !self.waiter.is_watching_sockets() && !core.nic.awaits_completions(cq);
+        self.finish(core, now);
+        if satisfied {
+            self.take_sockets_back();
+        }
     }
 
     /// After arming a CQ: the application will wait, so the thread must watch again; completions already there fire.
     pub fn arm(&self) {
-        self.rest_from_polling();
+        self.take_sockets_back();
         self.try_drive(true);
     }
 
-    /// The application does something else than polling: the thread watches the sockets again.
-    fn rest_from_polling(&self) {
-        if self.streak.swap(0, Ordering::Relaxed) >= POLLING_STREAK {
-            self.waiter.watch_sockets(true);
-        }
+    /// The application polls no more: the thread watches the sockets.
+    fn take_sockets_back(&self) {
+        self.streak.store(0, Ordering::Relaxed);
+        self.waiter.watch_sockets(true);
     }
 
     fn try_drive(&self, receive: bool) {

@@ -28,6 +28,7 @@ struct End {
     sq: Arc<WorkQueue>,
     rq: Arc<WorkQueue>,
     cq: Arc<CompletionQueue>,
+    cq_id: u32,
     posted: u32,
     received: u32,
     consumed: u32,
@@ -74,7 +75,7 @@ impl End {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let register = Command::RegMr { pd, addr, length: len as u64, iova: addr, access };
         let Ok(Reply::Keys { lkey: key, .. }) = engine.command(register) else { panic!("no MR") };
-        Self { engine, qpn, sq, rq, cq, posted: 0, received: 0, consumed: 0, memory, key }
+        Self { engine, qpn, sq, rq, cq, cq_id, posted: 0, received: 0, consumed: 0, memory, key }
     }
 
     fn modify(&self, attr: QpAttr, mask: M) {
@@ -152,7 +153,7 @@ impl End {
                     self.cq.publish_consumer(self.consumed);
                 }
                 None => {
-                    self.engine.poll();
+                    self.engine.poll(self.cq_id);
                     assert!(Instant::now() < patience, "{} completions are missing", goal - self.consumed);
                 }
             }
@@ -174,12 +175,12 @@ fn writes_and_reads_arrive() {
         *byte = u8::try_from(index % 251).unwrap();
     }
     a.post(WrOpcode::RdmaWrite, 1 << 20, &b);
-    a.engine.kick();
+    a.engine.kick(0);
     a.complete(1);
     assert!(a.memory == b.memory, "the WRITE left the memories different");
     a.memory.fill(0);
     a.post(WrOpcode::RdmaRead, 1 << 20, &b);
-    a.engine.kick();
+    a.engine.kick(0);
     a.complete(1);
     assert!(a.memory == b.memory, "the READ left the memories different");
 }
@@ -190,7 +191,7 @@ fn sends_wait_for_receives_on_one_address() {
     for _ in 0..100 {
         a.post(WrOpcode::Send, 64, &b);
     }
-    a.engine.kick();
+    a.engine.kick(0);
     for _ in 0..100 {
         b.post_receive(64);
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Tokens of the descriptors in the epoll set; watched descriptors use their own number above these.
@@ -21,7 +22,7 @@ const SOCKET: u64 = 2;
 const WATCHED: u64 = 1 << 32;
 
 /// How often the thread looks whether an application that polls still does.
-const POLLING_CHECK_MS: u16 = 1;
+const POLLING_CHECK: Duration = Duration::from_micros(200);
 
 type Callback = Arc<dyn Fn() + Send + Sync>;
 
@@ -73,14 +74,15 @@ impl Waiter {
         if !watch {
             // The thread must notice when the polling stops.
             let _ = self.timer.set(
-                Expiration::OneShot(TimeSpec::milliseconds(POLLING_CHECK_MS.into())),
+                Expiration::OneShot(TimeSpec::from_duration(POLLING_CHECK)),
                 TimerSetTimeFlags::empty(),
             );
             self.alarm.store(0, Ordering::Release);
         }
     }
 
-    fn is_watching_sockets(&self) -> bool {
+    /// Whether the thread watches the sockets, not the application.
+    pub(super) fn is_watching_sockets(&self) -> bool {
         self.watching_sockets.load(Ordering::Acquire)
     }
 
@@ -122,6 +124,7 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> io::Result<()> {
 }
 
 fn run(engine: &Weak<Engine>, _epoll: RawFd) {
+    super::super::sys::prefer_latency();
     let mut events = [EpollEvent::empty(); 32];
     let mut seen_polls = 0;
     while let Some(engine) = engine.upgrade() {
@@ -163,7 +166,7 @@ impl Engine {
                 self.streak.store(0, Ordering::Relaxed);
                 self.waiter.watch_sockets(true);
             } else {
-                let again = self.now() + std::time::Duration::from_millis(POLLING_CHECK_MS.into());
+                let again = self.now() + POLLING_CHECK;
                 self.waiter.alarm_by(again, self.now());
             }
         }

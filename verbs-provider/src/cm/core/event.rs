@@ -19,7 +19,7 @@ use super::timer::Timer;
 use super::{Core, Errno};
 
 /// Longest wait of a connection request for the one before.
-const PACE: Duration = Duration::from_millis(5);
+const PACE: Duration = Duration::from_millis(200);
 
 /// `enum rdma_cm_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
