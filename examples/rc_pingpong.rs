@@ -45,12 +45,12 @@ fn main() -> io::Result<()> {
     // One message to send, then the ones to receive into.
     let mut endpoint = Endpoint::open(args.device.as_deref(), size as usize * (1 + RECEIVES as usize))?;
     let receive_into = |slot: u64| size as usize * (1 + usize::try_from(slot).unwrap_or_default());
-    for slot in 0..u64::from(RECEIVES) {
-        endpoint.post_receive(slot, receive_into(slot), size)?;
-    }
     let stream = verbs::meet(args.role, &args.host, args.port)?;
     let peer = verbs::swap(&stream, &endpoint.card())?;
     endpoint.connect(&peer)?;
+    for slot in 0..u64::from(RECEIVES) {
+        endpoint.post_receive(slot, receive_into(slot), size)?;
+    }
     // Both QPs are ready before the first SEND.
     verbs::say(&stream, "ready")?;
     verbs::hear(&stream)?;

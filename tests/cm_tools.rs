@@ -101,7 +101,6 @@ fn cmtime_makes_200_connections() {
     no_complaint(&report);
     for step in [
         "create id",
-        "bind addr",
         "resolve addr",
         "resolve route",
         "create qp",

@@ -283,7 +283,8 @@ fn flow_config(config: &super::NicConfig, mtu: u32) -> FlowConfig {
     }
 }
 
-/// Local ACK timeout of an exponent, 4.096 µs · 2^n; 0 means never (IBTA 9.7.6.1.3).
+/// Local ACK timeout of an exponent: T = 4.096 µs · 2^n, 0 means never. A timeout may take up to 4 T (IBTA 9.7.6.1.3),
+/// and a peer in software may wait for a processor that long; what is lost is sent again much earlier (early retransmit).
 fn ack_timeout(exponent: u8) -> Option<Duration> {
-    (exponent != 0).then(|| Duration::from_nanos(4_096 << exponent.min(31)))
+    (exponent != 0).then(|| 4 * Duration::from_nanos(4_096 << exponent.min(31)))
 }

@@ -35,20 +35,19 @@ impl Buffer {
     }
 
     fn put(&mut self, start: usize, bytes: &[u8]) {
-        for (offset, byte) in bytes.iter().enumerate() {
-            let at = start + offset;
-            let word = self.words[at / 8].get_mut();
-            let mut value = word.to_ne_bytes();
-            value[at % 8] = *byte;
-            *word = u64::from_ne_bytes(value);
+        let mut all = self.all();
+        all[start..start + bytes.len()].copy_from_slice(bytes);
+        for (word, bytes) in self.words.iter_mut().zip(all.chunks_exact(8)) {
+            *word.get_mut() = u64::from_ne_bytes(bytes.try_into().unwrap());
         }
     }
 
     fn all(&self) -> Vec<u8> {
-        self.words
-            .iter()
-            .flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes())
-            .collect()
+        let mut all = Vec::with_capacity(self.words.len() * 8);
+        for word in &self.words {
+            all.extend_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }
+        all
     }
 
     /// Write `bytes` at the start.
@@ -105,12 +104,13 @@ impl Drop for Buffer {
 /// `len` bytes that depend on `seed` and differ from their neighbours.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 24) as u8
-        })
-        .collect()
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }

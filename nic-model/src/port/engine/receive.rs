@@ -5,6 +5,7 @@ use super::sealing::Sealer;
 use crate::device::{GSI_QPN, Nic};
 use crate::frame::RxMeta;
 use crate::port::host::board::{MAX_SOCKETS, Mark};
+use crate::port::host::probe::is_probe;
 use crate::port::host::{Board, Message, Slot, Steering};
 use crate::time::Time;
 use arrayvec::ArrayVec;
@@ -114,7 +115,7 @@ impl Core {
             let mut inlet = Inlet { nic, slot, steering, sealer, now };
             let mut run = Run::default();
             let received = port.receive(&mut |meta, bytes, hint| {
-                if bytes.first() == Some(&PROBE) {
+                if is_probe(bytes) {
                     let steering = inlet.steering.iter_mut().find(|steering| steering.addr() == meta.dst);
                     if steering.is_some_and(|steering| steering.handle_probe(bytes, inlet.slot)) {
                         return;
@@ -201,8 +202,6 @@ impl Core {
     }
 }
 
-/// First byte of a steering probe, no BTH opcode.
-const PROBE: u8 = 0xff;
 
 fn index_of(addrs: &[IpAddr], addr: IpAddr) -> usize {
     addrs.iter().position(|own| *own == addr).unwrap_or(0)

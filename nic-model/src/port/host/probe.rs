@@ -8,6 +8,12 @@ const VERSION: u8 = 1;
 
 /// Length of a probe.
 pub const PROBE_LEN: usize = 12;
+
+/// Whether a UDP payload is a probe and no RoCEv2 packet.
+pub fn is_probe(payload: &[u8]) -> bool {
+    payload.starts_with(&MAGIC)
+}
+
 /// Offset of the index, read by the filter.
 pub(super) const INDEX_OFFSET: u32 = 8;
 /// The first two 32-bit words of every probe, read by the filter.

@@ -82,7 +82,10 @@ impl<P: Port> Port for PcapPort<P> {
         let Self { inner, recorder } = self;
         let mut timestamp = None;
         let packets = inner.receive(&mut |meta, packet, hint| {
-            recorder.received(*timestamp.get_or_insert_with(now), meta, packet, hint);
+            // Steering probes pass between the processes of one host and are no packets of the network.
+            if !super::host::probe::is_probe(packet) {
+                recorder.received(*timestamp.get_or_insert_with(now), meta, packet, hint);
+            }
             sink(meta, packet, hint);
         })?;
         if timestamp.is_some() {
