@@ -6,7 +6,7 @@ use nic_model::sim::Faults;
 use nic_model::time::Duration;
 
 /// Seeds of one scenario.
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 3;
 const ROUNDS: usize = 40;
 const SIZE: usize = 6_000;
 
