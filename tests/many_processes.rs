@@ -79,7 +79,10 @@ fn a_client_hears_of_the_death_of_its_server() {
     let outcome = client.wait(Duration::from_secs(60));
     // The tool may end with 0 on a disconnect; what counts is that it ends, and why.
     assert!(matches!(outcome.status, Status::Code(_)), "{outcome}");
-    assert!(outcome.stderr.contains("DISCONNECT EVENT") || outcome.stderr.contains("cq completion"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("DISCONNECT EVENT") || outcome.stderr.contains("cq completion"),
+        "{outcome}"
+    );
 }
 
 #[test]

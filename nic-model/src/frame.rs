@@ -40,8 +40,20 @@ impl TxBatch {
     /// An empty batch with room for a full one.
     pub fn new() -> Self {
         let any = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
-        let path = Path { src: any, dst: any, sport: 0, traffic_class: 0, hop_limit: 0, flow_label: 0 };
-        Self { path, dest_qpn: 0, segment_size: 0, bytes: Vec::with_capacity(MAX_BATCH_BYTES) }
+        let path = Path {
+            src: any,
+            dst: any,
+            sport: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            flow_label: 0,
+        };
+        Self {
+            path,
+            dest_qpn: 0,
+            segment_size: 0,
+            bytes: Vec::with_capacity(MAX_BATCH_BYTES),
+        }
     }
 
     /// The packets.

@@ -25,7 +25,13 @@ impl Nic {
             Command::SetGid { index, gid } => self.parts.gids.set(index, gid).map(|()| Reply::Done),
             Command::AllocPd => self.parts.memory.alloc_pd().map(Reply::Id),
             Command::DeallocPd { pd } => self.parts.memory.dealloc_pd(pd).map(|()| Reply::Done),
-            Command::RegMr { pd, addr, length, iova, access } => {
+            Command::RegMr {
+                pd,
+                addr,
+                length,
+                iova,
+                access,
+            } => {
                 let key = self.parts.memory.register(pd, addr, length, iova, access)?;
                 Ok(Reply::Keys { lkey: key, rkey: key })
             }
@@ -132,7 +138,10 @@ impl Nic {
         let qp = self.qps.get(qpn).ok_or(CommandError::Invalid)?;
         let index = qp.info.index();
         let from = qp.info.state();
-        let limits = Limits { caps: &self.config.caps, port_mtu: self.config.port_mtu };
+        let limits = Limits {
+            caps: &self.config.caps,
+            port_mtu: self.config.port_mtu,
+        };
         let to = attr::check(qp.info.qp_type, &qp.info.attr, new, mask, &limits)?;
         let mut next = qp.info.attr;
         attr::apply(&mut next, new, mask);
@@ -143,12 +152,16 @@ impl Nic {
         if to == QpState::Err {
             self.bury(index);
         }
-        let Some(qp) = self.qps.at(index) else { return Err(CommandError::Invalid) };
+        let Some(qp) = self.qps.at(index) else {
+            return Err(CommandError::Invalid);
+        };
         qp.info.attr = next;
         if let Service::Rc(requester, _) = &qp.service
             && let Some(flow) = requester.flow().filter(|_| mask.contains(QpAttrMask::TIMEOUT))
         {
-            self.parts.tonic.set_timeout(self.parts.now, flow, ack_timeout(next.timeout));
+            self.parts
+                .tonic
+                .set_timeout(self.parts.now, flow, ack_timeout(next.timeout));
         }
         self.enter(index, from, to);
         Ok(())
@@ -168,7 +181,13 @@ impl Nic {
     }
 
     fn enter_rtr(&mut self, index: u16) {
-        let Some(Qp { info, service: Service::Rc(_, responder) }) = self.qps.at(index) else { return };
+        let Some(Qp {
+            info,
+            service: Service::Rc(_, responder),
+        }) = self.qps.at(index)
+        else {
+            return;
+        };
         info.mtu = mtu_bytes(info.attr.path_mtu).unwrap_or(256);
         let config = FlowConfig {
             reliable: false,
@@ -208,7 +227,13 @@ impl Nic {
 
     /// Raise SQ_DRAINED when a QP in SQD has nothing in flight.
     pub(super) fn check_drained(&mut self, index: u16) {
-        let Some(Qp { info, service: Service::Rc(requester, _) }) = self.qps.at(index) else { return };
+        let Some(Qp {
+            info,
+            service: Service::Rc(requester, _),
+        }) = self.qps.at(index)
+        else {
+            return;
+        };
         if info.state() == QpState::Sqd && info.attr.en_sqd_async_notify && requester.is_drained() {
             info.attr.en_sqd_async_notify = false;
             self.parts.raise(AsyncEventKind::SqDrained, info.cookie);
@@ -247,7 +272,9 @@ impl Nic {
         let index = self.qps.get(qpn).ok_or(CommandError::Invalid)?.info.index();
         self.bury(index);
         self.reset_qp(index);
-        let Some(qp) = self.qps.remove(qpn) else { return Err(CommandError::Invalid) };
+        let Some(qp) = self.qps.remove(qpn) else {
+            return Err(CommandError::Invalid);
+        };
         self.parts.ud_ready.retain(|ready| *ready != index);
         self.parts.cqs.release(qp.info.send_cq);
         self.parts.cqs.release(qp.info.recv_cq);
@@ -265,11 +292,19 @@ impl Nic {
 
 /// Tombstone of a QP, if it ever was ready to receive.
 pub(super) fn tombstone_of(qp: &Qp) -> Option<Tombstone> {
-    let Service::Rc(_, responder) = &qp.service else { return None };
+    let Service::Rc(_, responder) = &qp.service else {
+        return None;
+    };
     let path = qp.info.path.filter(|_| qp.info.may_receive())?;
     let (expected, msn) = responder.position();
     let dest_qpn = qp.info.attr.dest_qp_num;
-    Some(Tombstone { qpn: qp.info.qpn, path, dest_qpn, expected_psn: expected.get(), msn })
+    Some(Tombstone {
+        qpn: qp.info.qpn,
+        path,
+        dest_qpn,
+        expected_psn: expected.get(),
+        msn,
+    })
 }
 
 fn flow_config(config: &super::NicConfig, mtu: u32) -> FlowConfig {

@@ -49,7 +49,13 @@ pub(super) struct CqTable {
 
 impl CqTable {
     pub(super) fn new(max_cq: u32, max_cqe: u32) -> Self {
-        Self { cqs: Vec::new(), written: Vec::with_capacity(256), max_cq, max_cqe, overruns: Vec::new() }
+        Self {
+            cqs: Vec::new(),
+            written: Vec::with_capacity(256),
+            max_cq,
+            max_cqe,
+            overruns: Vec::new(),
+        }
     }
 
     pub(super) fn create(
@@ -62,11 +68,21 @@ impl CqTable {
             return Err(CommandError::Invalid);
         }
         let index = self.cqs.iter().position(Option::is_none).unwrap_or(self.cqs.len());
-        let id = u32::try_from(index).ok().filter(|id| *id < self.max_cq).ok_or(CommandError::NoResources)?;
+        let id = u32::try_from(index)
+            .ok()
+            .filter(|id| *id < self.max_cq)
+            .ok_or(CommandError::NoResources)?;
         if index == self.cqs.len() {
             self.cqs.push(None);
         }
-        self.cqs[index] = Some(Cq { ring, cookie, producer: 0, consumer: 0, users: 0, overrun: false });
+        self.cqs[index] = Some(Cq {
+            ring,
+            cookie,
+            producer: 0,
+            consumer: 0,
+            users: 0,
+            overrun: false,
+        });
         Ok(id)
     }
 
@@ -138,9 +154,10 @@ impl CqTable {
         // Against the driver's fence between arming and its last look: one of the two sees the other's store.
         fence(Ordering::SeqCst);
         for (permit, cqe) in self.written.drain(..) {
-            let Some(cq) = self.cqs.get_mut(permit.cq as usize).and_then(Option::as_mut) else { continue };
-            let solicited =
-                cqe.status != WcStatus::Success as u8 || cqe.flags & CqeFlags::SOLICITED.bits() != 0;
+            let Some(cq) = self.cqs.get_mut(permit.cq as usize).and_then(Option::as_mut) else {
+                continue;
+            };
+            let solicited = cqe.status != WcStatus::Success as u8 || cqe.flags & CqeFlags::SOLICITED.bits() != 0;
             if cq.ring.fire(solicited) {
                 events.push_back(Event::Completion { cookie: cq.cookie });
             }
@@ -160,7 +177,10 @@ impl CqTable {
         let overruns = core::mem::take(&mut self.overruns);
         for cq in &overruns {
             if let Some(cq) = self.get(*cq) {
-                events.push_back(Event::Async(AsyncEvent { kind: AsyncEventKind::CqErr, cookie: cq.cookie }));
+                events.push_back(Event::Async(AsyncEvent {
+                    kind: AsyncEventKind::CqErr,
+                    cookie: cq.cookie,
+                }));
             }
         }
         overruns

@@ -32,7 +32,10 @@ impl HostRange {
 /// The address of process memory as a pointer; the application has exposed it by registering it.
 #[inline]
 fn pointer(addr: u64) -> *mut u8 {
-    #[expect(clippy::cast_possible_truncation, reason = "addresses of this process fit its pointers")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "addresses of this process fit its pointers"
+    )]
     core::ptr::with_exposed_provenance_mut(addr as usize)
 }
 

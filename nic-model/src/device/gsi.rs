@@ -59,12 +59,23 @@ impl Gsi {
 
     pub(super) fn receive(&mut self, gids: &GidTable, meta: &RxMeta, packet: &Packet<'_>, counters: &mut Counters) {
         let valid = packet.headers.deth.is_some_and(|deth| deth.qkey == GSI_QKEY) && gids.contains(meta.dst);
-        let Some(bytes) = packet.payload.try_into().ok().filter(|_| valid && self.received.len() < MAX_QUEUED) else {
+        let Some(bytes) = packet
+            .payload
+            .try_into()
+            .ok()
+            .filter(|_| valid && self.received.len() < MAX_QUEUED)
+        else {
             counters.malformed_pkts += 1;
             return;
         };
         let (traffic_class, hop_limit) = (meta.traffic_class, meta.hop_limit);
-        self.received.push_back(Mad { local: meta.dst, peer: meta.src, traffic_class, hop_limit, bytes });
+        self.received.push_back(Mad {
+            local: meta.dst,
+            peer: meta.src,
+            traffic_class,
+            hop_limit,
+            bytes,
+        });
     }
 
     /// Append the next MAD to the batch. Returns whether a packet was appended.
@@ -79,7 +90,10 @@ impl Gsi {
             flow_label: 0,
         };
         let mut headers = Headers::new(Bth::new(Opcode::UdSendOnly, GSI_QPN, Psn::new(self.psn)));
-        headers.deth = Some(Deth { qkey: GSI_QKEY, src_qpn: GSI_QPN });
+        headers.deth = Some(Deth {
+            qkey: GSI_QKEY,
+            src_qpn: GSI_QPN,
+        });
         let length = batch::packet_length(&headers, MAD_LEN);
         // Messages to QP1 are steered one by one, so each is a batch of its own.
         if !batch.is_empty() {

@@ -58,12 +58,21 @@ const KEY_REUSE_DELAY: usize = 64;
 impl Memory {
     pub(super) fn new(max_pd: u32, max_mr: u32) -> Self {
         // Index 0 stays unused: key 0 is what an application passes by mistake.
-        Self { pds: Vec::new(), slots: vec![Slot::default()], free: VecDeque::new(), max_pd, max_mr }
+        Self {
+            pds: Vec::new(),
+            slots: vec![Slot::default()],
+            free: VecDeque::new(),
+            max_pd,
+            max_mr,
+        }
     }
 
     pub(super) fn alloc_pd(&mut self) -> Result<ObjectId, CommandError> {
         let index = self.pds.iter().position(Option::is_none).unwrap_or(self.pds.len());
-        let id = u32::try_from(index).ok().filter(|id| *id < self.max_pd).ok_or(CommandError::NoResources)?;
+        let id = u32::try_from(index)
+            .ok()
+            .filter(|id| *id < self.max_pd)
+            .ok_or(CommandError::NoResources)?;
         if index == self.pds.len() {
             self.pds.push(None);
         }
@@ -85,7 +94,11 @@ impl Memory {
 
     /// Count a user of the PD.
     pub(super) fn hold_pd(&mut self, pd: ObjectId) -> Result<(), CommandError> {
-        let pd = self.pds.get_mut(pd as usize).and_then(Option::as_mut).ok_or(CommandError::Invalid)?;
+        let pd = self
+            .pds
+            .get_mut(pd as usize)
+            .and_then(Option::as_mut)
+            .ok_or(CommandError::Invalid)?;
         pd.users += 1;
         Ok(())
     }
@@ -120,12 +133,21 @@ impl Memory {
         self.hold_pd(pd).inspect_err(|_| self.free.push_back(index))?;
         let slot = &mut self.slots[index as usize];
         slot.variant = slot.variant.wrapping_add(1);
-        slot.region = Some(Region { pd, addr, length, iova, access });
+        slot.region = Some(Region {
+            pd,
+            addr,
+            length,
+            iova,
+            access,
+        });
         Ok(index << 8 | u32::from(slot.variant))
     }
 
     pub(super) fn deregister(&mut self, lkey: u32) -> Result<(), CommandError> {
-        let slot = self.slots.get_mut((lkey >> 8) as usize).filter(|slot| u32::from(slot.variant) == lkey & 0xff);
+        let slot = self
+            .slots
+            .get_mut((lkey >> 8) as usize)
+            .filter(|slot| u32::from(slot.variant) == lkey & 0xff);
         let region = slot.and_then(|slot| slot.region.take()).ok_or(CommandError::Invalid)?;
         self.release_pd(region.pd);
         self.free.push_back(lkey >> 8);
@@ -135,7 +157,11 @@ impl Memory {
     #[inline]
     fn check(&self, pd: ObjectId, key: u32, va: u64, length: usize, need: Access) -> Result<HostRange, Refused> {
         let slot = self.slots.get((key >> 8) as usize).ok_or(Refused::Key)?;
-        let region = slot.region.as_ref().filter(|region| region.pd == pd).ok_or(Refused::Key)?;
+        let region = slot
+            .region
+            .as_ref()
+            .filter(|region| region.pd == pd)
+            .ok_or(Refused::Key)?;
         if u32::from(slot.variant) != key & 0xff {
             return Err(Refused::Key);
         }
@@ -261,7 +287,10 @@ mod tests {
     fn region(memory: &mut Memory, bytes: &mut [u8], access: Access) -> (ObjectId, u32) {
         let pd = memory.alloc_pd().unwrap();
         let addr = bytes.as_mut_ptr() as u64;
-        (pd, memory.register(pd, addr, bytes.len() as u64, 0x1000, access).unwrap())
+        (
+            pd,
+            memory.register(pd, addr, bytes.len() as u64, 0x1000, access).unwrap(),
+        )
     }
 
     #[test]
@@ -270,15 +299,36 @@ mod tests {
         let mut bytes = [0u8; 64];
         let (pd, key) = region(&mut memory, &mut bytes, Access::REMOTE_READ);
         assert!(memory.remote(pd, key, 0x1000, 64, Access::REMOTE_READ).is_ok());
-        assert_eq!(memory.remote(pd, key, 0x1000, 65, Access::REMOTE_READ), Err(Refused::Bounds));
-        assert_eq!(memory.remote(pd, key, 0xfff, 1, Access::REMOTE_READ), Err(Refused::Bounds));
-        assert_eq!(memory.remote(pd, key, u64::MAX, 2, Access::REMOTE_READ), Err(Refused::Bounds));
-        assert_eq!(memory.remote(pd, key, 0x1000, 1, Access::REMOTE_WRITE), Err(Refused::Rights));
-        assert_eq!(memory.remote(pd, key ^ 1, 0x1000, 1, Access::REMOTE_READ), Err(Refused::Key));
-        assert_eq!(memory.remote(pd + 1, key, 0x1000, 1, Access::REMOTE_READ), Err(Refused::Key));
+        assert_eq!(
+            memory.remote(pd, key, 0x1000, 65, Access::REMOTE_READ),
+            Err(Refused::Bounds)
+        );
+        assert_eq!(
+            memory.remote(pd, key, 0xfff, 1, Access::REMOTE_READ),
+            Err(Refused::Bounds)
+        );
+        assert_eq!(
+            memory.remote(pd, key, u64::MAX, 2, Access::REMOTE_READ),
+            Err(Refused::Bounds)
+        );
+        assert_eq!(
+            memory.remote(pd, key, 0x1000, 1, Access::REMOTE_WRITE),
+            Err(Refused::Rights)
+        );
+        assert_eq!(
+            memory.remote(pd, key ^ 1, 0x1000, 1, Access::REMOTE_READ),
+            Err(Refused::Key)
+        );
+        assert_eq!(
+            memory.remote(pd + 1, key, 0x1000, 1, Access::REMOTE_READ),
+            Err(Refused::Key)
+        );
         assert_eq!(memory.dealloc_pd(pd), Err(CommandError::Busy));
         memory.deregister(key).unwrap();
-        assert_eq!(memory.remote(pd, key, 0x1000, 1, Access::REMOTE_READ), Err(Refused::Key));
+        assert_eq!(
+            memory.remote(pd, key, 0x1000, 1, Access::REMOTE_READ),
+            Err(Refused::Key)
+        );
         assert_eq!(memory.dealloc_pd(pd), Ok(()));
     }
 
@@ -286,8 +336,14 @@ mod tests {
     fn remote_write_needs_local_write() {
         let mut memory = Memory::new(8, 8);
         let pd = memory.alloc_pd().unwrap();
-        assert_eq!(memory.register(pd, 0x1000, 8, 0, Access::REMOTE_WRITE), Err(CommandError::Invalid));
-        assert_eq!(memory.register(pd, u64::MAX, 8, 0, Access::empty()), Err(CommandError::Invalid));
+        assert_eq!(
+            memory.register(pd, 0x1000, 8, 0, Access::REMOTE_WRITE),
+            Err(CommandError::Invalid)
+        );
+        assert_eq!(
+            memory.register(pd, u64::MAX, 8, 0, Access::empty()),
+            Err(CommandError::Invalid)
+        );
     }
 
     #[test]
@@ -296,9 +352,21 @@ mod tests {
         let mut bytes: Vec<u8> = (0..64).collect();
         let (pd, key) = region(&mut memory, &mut bytes, Access::LOCAL_WRITE);
         let list = [
-            DataSeg { addr: 0x1000, length: 10, lkey: key },
-            DataSeg { addr: 0x1020, length: 0, lkey: key },
-            DataSeg { addr: 0x1020, length: 10, lkey: key },
+            DataSeg {
+                addr: 0x1000,
+                length: 10,
+                lkey: key,
+            },
+            DataSeg {
+                addr: 0x1020,
+                length: 0,
+                lkey: key,
+            },
+            DataSeg {
+                addr: 0x1020,
+                length: 10,
+                lkey: key,
+            },
         ];
         let mut out = Vec::new();
         memory.gather(pd, &list, 8, 4, &mut out).unwrap();

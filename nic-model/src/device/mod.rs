@@ -258,7 +258,11 @@ impl Nic {
     pub fn handle_timeout(&mut self, now: Time) {
         self.parts.now = now;
         while let Some(index) = self.parts.timers.pop(now) {
-            if let Some(Qp { service: Service::Rc(requester, _), .. }) = self.qps.at(index) {
+            if let Some(Qp {
+                service: Service::Rc(requester, _),
+                ..
+            }) = self.qps.at(index)
+            {
                 requester.on_rnr_timer(&mut self.parts);
             }
         }
@@ -293,9 +297,14 @@ impl Nic {
     fn resume_stalled(&mut self, now: Time) {
         self.stalled_until = None;
         for flow in core::mem::take(&mut self.stalled) {
-            let Some(Some((index, role))) = self.flows.get(flow as usize).copied() else { continue };
+            let Some(Some((index, role))) = self.flows.get(flow as usize).copied() else {
+                continue;
+            };
             let waits = match self.qps.at(index) {
-                Some(Qp { service: Service::Rc(requester, _), .. }) => role == Role::Requester && requester.is_waiting(),
+                Some(Qp {
+                    service: Service::Rc(requester, _),
+                    ..
+                }) => role == Role::Requester && requester.is_waiting(),
                 _ => false,
             };
             if !waits {
@@ -306,7 +315,14 @@ impl Nic {
 
     /// When [`Self::handle_timeout`] wants to run next. May change after any other door.
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.parts.timers.next(), self.parts.tonic.next_deadline(), self.stalled_until].into_iter().flatten().min()
+        [
+            self.parts.timers.next(),
+            self.parts.tonic.next_deadline(),
+            self.stalled_until,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Make completions visible; the packets of the same turn must have left first. Returns how many there were.

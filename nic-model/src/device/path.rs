@@ -62,7 +62,11 @@ pub(super) fn resolve(
     if src.is_ipv4() != dst.is_ipv4() {
         return Err(CommandError::Invalid);
     }
-    let label = if av.flow_label == 0 { flow_label_of(local_qpn, remote_qpn) } else { av.flow_label };
+    let label = if av.flow_label == 0 {
+        flow_label_of(local_qpn, remote_qpn)
+    } else {
+        av.flow_label
+    };
     Ok(Path {
         src,
         dst,
@@ -89,7 +93,11 @@ mod tests {
         let mut gids = GidTable::default();
         gids.set(0, Gid::from_ip("127.0.0.1".parse().unwrap())).unwrap();
         let dgid = Gid::from_ip("127.0.0.2".parse().unwrap());
-        let av = AddressVector { is_global: true, dgid, ..AddressVector::default() };
+        let av = AddressVector {
+            is_global: true,
+            dgid,
+            ..AddressVector::default()
+        };
         let path = resolve(&gids, &av, 0x10_0001, 0x20_0001).unwrap();
         assert_eq!(path.dst.to_string(), "127.0.0.2");
         assert!(path.sport >= 0xc000);

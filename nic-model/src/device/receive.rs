@@ -34,7 +34,9 @@ impl Nic {
             return;
         }
         if bth.dest_qpn == super::GSI_QPN && bth.opcode.info().service == WireService::Ud {
-            self.parts.gsi.receive(&self.parts.gids, meta, &packet, &mut self.parts.counters);
+            self.parts
+                .gsi
+                .receive(&self.parts.gids, meta, &packet, &mut self.parts.counters);
             return;
         }
         let Some(qp) = self.qps.get(bth.dest_qpn) else {
@@ -51,7 +53,10 @@ impl Nic {
                 }
             }
             (Service::Rc(..), WireService::Rc | WireService::Cnp) => {
-                let is_peer = qp.info.path.is_some_and(|path| path.dst == meta.src && path.src == meta.dst);
+                let is_peer = qp
+                    .info
+                    .path
+                    .is_some_and(|path| path.dst == meta.src && path.src == meta.dst);
                 if is_peer {
                     self.on_connected(index, meta, &packet);
                 } else {
@@ -73,7 +78,13 @@ impl Nic {
 
     /// A packet from the peer of a connected QP.
     fn on_connected(&mut self, index: u16, meta: &RxMeta, packet: &Packet<'_>) {
-        let Some(Qp { info, service: Service::Rc(requester, responder) }) = self.qps.at(index) else { return };
+        let Some(Qp {
+            info,
+            service: Service::Rc(requester, responder),
+        }) = self.qps.at(index)
+        else {
+            return;
+        };
         let cx = &mut self.parts;
         let kind = packet.headers.bth.opcode.info().kind;
         if kind == Kind::Cnp {
@@ -147,5 +158,10 @@ fn cnp(path: crate::frame::Path, dest_qpn: u32) -> ControlPacket {
     let headers = Headers::new(bth);
     let mut bytes = [0; 48];
     let length = headers.emit(&mut bytes) + CNP_PAYLOAD_LEN + super::batch::ICRC_LEN;
-    ControlPacket { path, dest_qpn, bytes, length }
+    ControlPacket {
+        path,
+        dest_qpn,
+        bytes,
+        length,
+    }
 }

@@ -43,7 +43,8 @@ pub(super) struct Graveyard {
 
 impl Graveyard {
     pub(super) fn bury(&mut self, now: Time, stone: Tombstone) {
-        self.stones.retain(|(until, other)| *until > now && other.qpn != stone.qpn);
+        self.stones
+            .retain(|(until, other)| *until > now && other.qpn != stone.qpn);
         if self.stones.len() == MAX_TOMBSTONES {
             self.stones.pop_front();
         }
@@ -64,16 +65,27 @@ impl Graveyard {
     /// The acknowledgement for a duplicate request to a closed QP.
     pub(super) fn answer(&self, now: Time, packet: &Packet<'_>) -> Option<ControlPacket> {
         let bth = &packet.headers.bth;
-        let stone = self.stones.iter().find(|(until, stone)| *until > now && stone.qpn == bth.dest_qpn);
+        let stone = self
+            .stones
+            .iter()
+            .find(|(until, stone)| *until > now && stone.qpn == bth.dest_qpn);
         let stone = stone.map(|(_, stone)| stone)?;
         let expected = Psn::new(stone.expected_psn);
         if !matches!(bth.opcode.info().kind, Kind::Send | Kind::Write) || !bth.psn.is_before(expected) {
             return None;
         }
         let mut headers = Headers::new(Bth::new(Opcode::RcAck, stone.dest_qpn, expected.previous()));
-        headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: stone.msn });
+        headers.aeth = Some(Aeth {
+            syndrome: Syndrome::ACK,
+            msn: stone.msn,
+        });
         let mut bytes = [0; 48];
         let length = headers.emit(&mut bytes) + super::batch::ICRC_LEN;
-        Some(ControlPacket { path: stone.path, dest_qpn: stone.dest_qpn, bytes, length })
+        Some(ControlPacket {
+            path: stone.path,
+            dest_qpn: stone.dest_qpn,
+            bytes,
+            length,
+        })
     }
 }

@@ -41,7 +41,10 @@ impl Nic {
     fn emit_acks(&mut self, batch: &mut TxBatch) -> bool {
         while let Some(index) = self.parts.ack_due.front().copied() {
             let done = match self.qps.at(index) {
-                Some(Qp { info, service: Service::Rc(_, responder) }) => match info.path {
+                Some(Qp {
+                    info,
+                    service: Service::Rc(_, responder),
+                }) => match info.path {
                     Some(path) => responder.emit_ack(info, &mut self.parts, &path, batch),
                     None => AckEmitted::Done,
                 },
@@ -76,8 +79,16 @@ impl Nic {
 
     fn emit_datagrams(&mut self, budget: &mut dyn TxBudget, batch: &mut TxBatch) -> bool {
         for _ in 0..self.parts.ud_ready.len() {
-            let Some(index) = self.parts.ud_ready.pop_front() else { break };
-            let Some(Qp { info, service: Service::Ud(datagram) }) = self.qps.at(index) else { continue };
+            let Some(index) = self.parts.ud_ready.pop_front() else {
+                break;
+            };
+            let Some(Qp {
+                info,
+                service: Service::Ud(datagram),
+            }) = self.qps.at(index)
+            else {
+                continue;
+            };
             if info.state() != crate::host_if::QpState::Rts {
                 datagram.unlist();
                 continue;
@@ -114,9 +125,14 @@ impl Nic {
         }
         let (flows, qps) = (&self.flows, &self.qps);
         let mut lengths = |flow: FlowId, seg: SegNo| {
-            let Some(Some((index, role))) = flows.get(flow as usize) else { return 0 };
+            let Some(Some((index, role))) = flows.get(flow as usize) else {
+                return 0;
+            };
             match qps.peek(*index) {
-                Some(Qp { info, service: Service::Rc(requester, responder) }) => match role {
+                Some(Qp {
+                    info,
+                    service: Service::Rc(requester, responder),
+                }) => match role {
                     Role::Requester => requester.segment_length(info, seg),
                     Role::Responder => responder.response_length(info, seg),
                 },
@@ -124,13 +140,25 @@ impl Nic {
             }
         };
         let burst = self.parts.tonic.poll(self.parts.now, &mut lengths)?;
-        Some(BurstCursor { flow: burst.flow, next: burst.first, end: burst.first + SegNo::from(burst.count) })
+        Some(BurstCursor {
+            flow: burst.flow,
+            next: burst.first,
+            end: burst.first + SegNo::from(burst.count),
+        })
     }
 
     fn emit_bursts(&mut self, budget: &mut dyn TxBudget, batch: &mut TxBatch) -> bool {
         while let Some(mut burst) = self.next_burst() {
-            let Some(Some((index, role))) = self.flows.get(burst.flow as usize).copied() else { continue };
-            let Some(Qp { info, service: Service::Rc(requester, responder) }) = self.qps.at(index) else { continue };
+            let Some(Some((index, role))) = self.flows.get(burst.flow as usize).copied() else {
+                continue;
+            };
+            let Some(Qp {
+                info,
+                service: Service::Rc(requester, responder),
+            }) = self.qps.at(index)
+            else {
+                continue;
+            };
             let Some(path) = info.path else { continue };
             let allowed = budget.available(&path, info.attr.dest_qp_num);
             let largest = info.mtu as usize + 64;
@@ -185,7 +213,13 @@ impl Nic {
 
     /// A segment was not sent: if its message is faulty and the oldest, it fails now.
     fn settle_requester(&mut self, index: u16) {
-        let Some(Qp { info, service: Service::Rc(requester, _) }) = self.qps.at(index) else { return };
+        let Some(Qp {
+            info,
+            service: Service::Rc(requester, _),
+        }) = self.qps.at(index)
+        else {
+            return;
+        };
         if requester.settle_fault(info, &mut self.parts) == requester::Outcome::Failed {
             self.fail(index, super::Fault::Send, None::<AsyncEventKind>);
         }

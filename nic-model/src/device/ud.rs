@@ -33,7 +33,10 @@ pub(super) struct AhTable {
 
 impl AhTable {
     pub(super) const fn new(max: u32) -> Self {
-        Self { handles: Vec::new(), max }
+        Self {
+            handles: Vec::new(),
+            max,
+        }
     }
 
     pub(super) fn create(
@@ -43,8 +46,15 @@ impl AhTable {
         av: &AddressVector,
     ) -> Result<ObjectId, CommandError> {
         let path = path::resolve(gids, av, 1, 1)?;
-        let index = self.handles.iter().position(Option::is_none).unwrap_or(self.handles.len());
-        let id = u32::try_from(index).ok().filter(|id| *id < self.max).ok_or(CommandError::NoResources)?;
+        let index = self
+            .handles
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.handles.len());
+        let id = u32::try_from(index)
+            .ok()
+            .filter(|id| *id < self.max)
+            .ok_or(CommandError::NoResources)?;
         if index == self.handles.len() {
             self.handles.push(None);
         }
@@ -58,7 +68,10 @@ impl AhTable {
     }
 
     fn get(&self, pd: ObjectId, ah: u32) -> Option<Path> {
-        self.handles.get(ah as usize)?.filter(|(of, _)| *of == pd).map(|(_, path)| path)
+        self.handles
+            .get(ah as usize)?
+            .filter(|(of, _)| *of == pd)
+            .map(|(_, path)| path)
     }
 }
 
@@ -92,7 +105,16 @@ impl Datagram {
     pub(super) fn new(sq: Arc<WorkQueue>, rq: Arc<WorkQueue>) -> Self {
         let (send_image, recv_image) = (WqeImage::new(sq.stride()), WqeImage::new(rq.stride()));
         let psn = Psn::new(0);
-        Self { sq, rq, send_image, recv_image, fetched: 0, rq_next: 0, psn, listed: false }
+        Self {
+            sq,
+            rq,
+            send_image,
+            recv_image,
+            fetched: 0,
+            rq_next: 0,
+            psn,
+            listed: false,
+        }
     }
 
     pub(super) fn start(&mut self, qp: &QpInfo) {
@@ -102,7 +124,12 @@ impl Datagram {
     pub(super) fn reset(&mut self) {
         let (sq, rq) = (Arc::clone(&self.sq), Arc::clone(&self.rq));
         let (fetched, rq_next, listed) = (sq.producer(), rq.producer(), self.listed);
-        *self = Self { fetched, rq_next, listed, ..Self::new(sq, rq) };
+        *self = Self {
+            fetched,
+            rq_next,
+            listed,
+            ..Self::new(sq, rq)
+        };
     }
 
     fn waiting(&self) -> u32 {
@@ -143,7 +170,9 @@ impl Datagram {
                 return self.fail(qp, cx, wr_id, WcStatus::LocQpOpErr);
             };
             let (wr_id, ud) = (wqe.ctrl.wr_id, wqe.ud());
-            let length = wqe.inline.map_or_else(|| list_length(wqe.list), |inline| inline.len() as u64);
+            let length = wqe
+                .inline
+                .map_or_else(|| list_length(wqe.list), |inline| inline.len() as u64);
             let opcode = match wqe.opcode {
                 Some(WrOpcode::Send) => Opcode::UdSendOnly,
                 Some(WrOpcode::SendImm) => Opcode::UdSendOnlyImm,
@@ -164,7 +193,11 @@ impl Datagram {
             bth.solicited = wqe.flags.contains(WqeFlags::SOLICITED);
             bth.pad_count = u8::try_from(batch::pad_of(payload)).unwrap_or(0);
             let mut headers = Headers::new(bth);
-            let qkey = if ud.qkey & 0x8000_0000 == 0 { ud.qkey } else { qp.attr.qkey };
+            let qkey = if ud.qkey & 0x8000_0000 == 0 {
+                ud.qkey
+            } else {
+                qp.attr.qkey
+            };
             headers.deth = Some(Deth { qkey, src_qpn: qp.qpn });
             if opcode == Opcode::UdSendOnlyImm {
                 headers.imm = Some(ImmDt(wqe.ctrl.imm.to_ne_bytes()));
@@ -225,7 +258,11 @@ impl Datagram {
     /// Flush the receive queue.
     pub(super) fn flush_receives(&mut self, qp: &QpInfo, cx: &mut Parts) {
         for _ in 0..self.posted() {
-            let cqe = Cqe { opcode: WcOpcode::Recv as u8, status: WcStatus::WrFlushErr as u8, ..Cqe::default() };
+            let cqe = Cqe {
+                opcode: WcOpcode::Recv as u8,
+                status: WcStatus::WrFlushErr as u8,
+                ..Cqe::default()
+            };
             self.complete_receive(qp, cx, cqe);
         }
     }
@@ -237,7 +274,16 @@ impl Datagram {
         let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
         let flags = cqe.flags | CqeFlags::RECV.bits();
         let timestamp = cx.now.as_nanos();
-        cx.cqs.complete(permit, Cqe { wr_id, timestamp, qpn: qp.qpn, flags, ..cqe });
+        cx.cqs.complete(
+            permit,
+            Cqe {
+                wr_id,
+                timestamp,
+                qpn: qp.qpn,
+                flags,
+                ..cqe
+            },
+        );
         cx.counters.cqes_written += 1;
     }
 
@@ -254,7 +300,13 @@ impl Datagram {
         let total = GRH_LEN + packet.payload.len();
         let placed = match RecvWqe::decode(self.recv_image.load(&self.rq, self.rq_next)) {
             Ok(wqe) if list_length(wqe.list) >= total as u64 => {
-                let grh = net::grh(meta.src, meta.dst, meta.traffic_class, meta.hop_limit, packet.wire_len());
+                let grh = net::grh(
+                    meta.src,
+                    meta.dst,
+                    meta.traffic_class,
+                    meta.hop_limit,
+                    packet.wire_len(),
+                );
                 let list = wqe.list;
                 cx.memory
                     .scatter(qp.pd, list, 0, &grh, false)

@@ -15,7 +15,10 @@ pub(super) struct WqeImage {
 
 impl WqeImage {
     pub(super) fn new(stride: usize) -> Self {
-        Self { words: vec![0; stride / 8].into_boxed_slice(), index: None }
+        Self {
+            words: vec![0; stride / 8].into_boxed_slice(),
+            index: None,
+        }
     }
 
     /// The WQE of that free-running index, fetched unless it is the one at hand.
@@ -49,12 +52,16 @@ pub(super) struct Malformed;
 
 /// Work request id of a send WQE, whatever the rest of it holds.
 pub(super) fn send_wr_id(image: &[u8]) -> u64 {
-    image.get(..16).map_or(0, |head| bytemuck::pod_read_unaligned::<SendCtrl>(head).wr_id)
+    image
+        .get(..16)
+        .map_or(0, |head| bytemuck::pod_read_unaligned::<SendCtrl>(head).wr_id)
 }
 
 /// Work request id of a receive WQE, whatever the rest of it holds.
 pub(super) fn recv_wr_id(image: &[u8]) -> u64 {
-    image.get(..RECV_DATA_OFFSET).map_or(0, |head| bytemuck::pod_read_unaligned::<RecvCtrl>(head).wr_id)
+    image
+        .get(..RECV_DATA_OFFSET)
+        .map_or(0, |head| bytemuck::pod_read_unaligned::<RecvCtrl>(head).wr_id)
 }
 
 fn segments(image: &[u8], offset: usize, count: usize) -> Result<&[DataSeg], Malformed> {
@@ -71,8 +78,15 @@ impl<'a> SendWqe<'a> {
         let remote: RemoteSeg = bytemuck::pod_read_unaligned(&head[16..32]);
         let flags = WqeFlags::from_bits_truncate(ctrl.flags);
         let opcode = WrOpcode::from_u8(ctrl.opcode);
-        let mut wqe =
-            Self { ctrl, flags, opcode, remote, atomic: AtomicSeg::default(), list: &[], inline: None };
+        let mut wqe = Self {
+            ctrl,
+            flags,
+            opcode,
+            remote,
+            atomic: AtomicSeg::default(),
+            list: &[],
+            inline: None,
+        };
         let count = usize::from(ctrl.num_sge);
         if opcode.is_some_and(WrOpcode::is_atomic) {
             let operands = image.get(DATA_OFFSET..ATOMIC_DATA_OFFSET).ok_or(Malformed)?;
@@ -108,6 +122,8 @@ impl<'a> RecvWqe<'a> {
         if count > image.len() {
             return Err(Malformed);
         }
-        Ok(Self { list: segments(image, RECV_DATA_OFFSET, count)? })
+        Ok(Self {
+            list: segments(image, RECV_DATA_OFFSET, count)?,
+        })
     }
 }

@@ -25,7 +25,10 @@ impl DoorbellPage {
     /// A page with nothing pending.
     pub fn new() -> Self {
         let zeroed = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self { pending: zeroed(QPS / 64), summary: zeroed(QPS / 64 / 64) }
+        Self {
+            pending: zeroed(QPS / 64),
+            summary: zeroed(QPS / 64 / 64),
+        }
     }
 
     /// Driver: ring for the QP with that QPN (its low 16 bits index the page).

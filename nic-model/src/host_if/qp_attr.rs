@@ -13,7 +13,8 @@ impl Gid {
     /// The IP address the GID stands for.
     pub fn to_ip(self) -> core::net::IpAddr {
         let v6 = core::net::Ipv6Addr::from(self.0);
-        v6.to_ipv4_mapped().map_or(core::net::IpAddr::V6(v6), core::net::IpAddr::V4)
+        v6.to_ipv4_mapped()
+            .map_or(core::net::IpAddr::V6(v6), core::net::IpAddr::V4)
     }
 
     /// The GID of an IP address.

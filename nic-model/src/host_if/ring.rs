@@ -126,7 +126,12 @@ impl CompletionQueue {
     /// A ring of at least `entries` entries, rounded up to a power of two.
     pub fn new(entries: u32) -> Self {
         let entries = entries.max(1).next_power_of_two();
-        Self { slots: blocks(entries as usize), mask: entries - 1, consumer: Index::default(), arm: Index::default() }
+        Self {
+            slots: blocks(entries as usize),
+            mask: entries - 1,
+            consumer: Index::default(),
+            arm: Index::default(),
+        }
     }
 
     /// Number of entries.
@@ -141,7 +146,10 @@ impl CompletionQueue {
 
     /// Device: write the entry of free-running `index`. The caller has checked that the slot is free.
     pub fn write(&self, index: u32, cqe: &Cqe) {
-        let words: [u64; 8] = bytemuck::cast(Cqe { owner: self.owner(index), ..*cqe });
+        let words: [u64; 8] = bytemuck::cast(Cqe {
+            owner: self.owner(index),
+            ..*cqe
+        });
         let slot = &self.slots[(index & self.mask) as usize].0;
         for (word, value) in slot.iter().zip(words).take(WORDS_PER_BLOCK - 1) {
             word.store(value, Ordering::Relaxed);
@@ -216,7 +224,13 @@ mod tests {
         let cq = CompletionQueue::new(2);
         for index in 0..7 {
             assert_eq!(cq.read(index), None, "entry {index} before it is written");
-            cq.write(index, &Cqe { wr_id: u64::from(index), ..Cqe::default() });
+            cq.write(
+                index,
+                &Cqe {
+                    wr_id: u64::from(index),
+                    ..Cqe::default()
+                },
+            );
             assert_eq!(cq.read(index).map(|cqe| cqe.wr_id), Some(u64::from(index)));
         }
     }

@@ -83,7 +83,8 @@ pub(in crate::device) fn apply(current: &mut QpAttr, new: &QpAttr, mask: M) {
         current.sq_psn = new.sq_psn & 0x00ff_ffff;
     }
     if mask.contains(M::ACCESS_FLAGS) {
-        current.access = new.access & (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
+        current.access =
+            new.access & (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC);
     }
 }
 
@@ -97,12 +98,23 @@ mod tests {
     }
 
     fn init() -> QpAttr {
-        QpAttr { qp_state: QpState::Init, ..QpAttr::default() }
+        QpAttr {
+            qp_state: QpState::Init,
+            ..QpAttr::default()
+        }
     }
 
     fn rtr() -> (QpAttr, M) {
-        let ah = AddressVector { is_global: true, ..AddressVector::default() };
-        let attr = QpAttr { qp_state: QpState::Rtr, path_mtu: 3, ah, ..QpAttr::default() };
+        let ah = AddressVector {
+            is_global: true,
+            ..AddressVector::default()
+        };
+        let attr = QpAttr {
+            qp_state: QpState::Rtr,
+            path_mtu: 3,
+            ah,
+            ..QpAttr::default()
+        };
         let mask = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
         (attr, mask)
     }
@@ -114,24 +126,61 @@ mod tests {
         let check = |attr: &QpAttr, mask| check(QpType::Rc, &init(), attr, mask, &limits(&caps));
         assert_eq!(check(&attr, mask), Ok(QpState::Rtr));
         for missing in mask.difference(M::STATE).iter() {
-            assert_eq!(check(&attr, mask.difference(missing)), Err(CommandError::Invalid), "without {missing:?}");
+            assert_eq!(
+                check(&attr, mask.difference(missing)),
+                Err(CommandError::Invalid),
+                "without {missing:?}"
+            );
         }
         assert_eq!(check(&attr, mask | M::QKEY), Err(CommandError::Invalid));
-        assert_eq!(check(&QpAttr { path_mtu: 4, ..attr }, mask), Err(CommandError::Invalid), "above the port's MTU");
+        assert_eq!(
+            check(&QpAttr { path_mtu: 4, ..attr }, mask),
+            Err(CommandError::Invalid),
+            "above the port's MTU"
+        );
         let ah = AddressVector::default();
-        assert_eq!(check(&QpAttr { ah, ..attr }, mask), Err(CommandError::Invalid), "no GRH");
+        assert_eq!(
+            check(&QpAttr { ah, ..attr }, mask),
+            Err(CommandError::Invalid),
+            "no GRH"
+        );
         let deep = caps.max_rd_atomic + 1;
-        assert_eq!(check(&QpAttr { max_dest_rd_atomic: deep, ..attr }, mask), Err(CommandError::Invalid));
+        assert_eq!(
+            check(
+                &QpAttr {
+                    max_dest_rd_atomic: deep,
+                    ..attr
+                },
+                mask
+            ),
+            Err(CommandError::Invalid)
+        );
     }
 
     #[test]
     fn a_wrong_current_state_is_refused() {
         let caps = DeviceCaps::default();
-        let current = QpAttr { qp_state: QpState::Rts, ..QpAttr::default() };
-        let new = QpAttr { qp_state: QpState::Rts, cur_qp_state: QpState::Sqd, ..QpAttr::default() };
+        let current = QpAttr {
+            qp_state: QpState::Rts,
+            ..QpAttr::default()
+        };
+        let new = QpAttr {
+            qp_state: QpState::Rts,
+            cur_qp_state: QpState::Sqd,
+            ..QpAttr::default()
+        };
         let mask = M::STATE | M::CUR_STATE;
-        assert_eq!(check(QpType::Rc, &current, &new, mask, &limits(&caps)), Err(CommandError::Invalid));
-        let new = QpAttr { cur_qp_state: QpState::Rts, ..new };
-        assert_eq!(check(QpType::Rc, &current, &new, mask, &limits(&caps)), Ok(QpState::Rts));
+        assert_eq!(
+            check(QpType::Rc, &current, &new, mask, &limits(&caps)),
+            Err(CommandError::Invalid)
+        );
+        let new = QpAttr {
+            cur_qp_state: QpState::Rts,
+            ..new
+        };
+        assert_eq!(
+            check(QpType::Rc, &current, &new, mask, &limits(&caps)),
+            Ok(QpState::Rts)
+        );
     }
 }

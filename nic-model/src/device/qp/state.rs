@@ -24,14 +24,23 @@ const INIT_UD: M = M::PKEY_INDEX.union(M::PORT).union(M::QKEY);
 const RTR_UC: M = M::AV.union(M::PATH_MTU).union(M::DEST_QPN).union(M::RQ_PSN);
 const RTR_RC: M = RTR_UC.union(M::MAX_DEST_RD_ATOMIC).union(M::MIN_RNR_TIMER);
 const RTR_OPT: M = M::ALT_PATH.union(M::ACCESS_FLAGS).union(M::PKEY_INDEX);
-const RTS_RC: M =
-    M::SQ_PSN.union(M::TIMEOUT).union(M::RETRY_CNT).union(M::RNR_RETRY).union(M::MAX_QP_RD_ATOMIC);
-const LIVE_UC: M =
-    M::CUR_STATE.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PATH_MIG_STATE).union(M::RATE_LIMIT);
+const RTS_RC: M = M::SQ_PSN
+    .union(M::TIMEOUT)
+    .union(M::RETRY_CNT)
+    .union(M::RNR_RETRY)
+    .union(M::MAX_QP_RD_ATOMIC);
+const LIVE_UC: M = M::CUR_STATE
+    .union(M::ALT_PATH)
+    .union(M::ACCESS_FLAGS)
+    .union(M::PATH_MIG_STATE)
+    .union(M::RATE_LIMIT);
 const LIVE_RC: M = LIVE_UC.union(M::MIN_RNR_TIMER);
 const LIVE_UD: M = M::CUR_STATE.union(M::QKEY).union(M::RATE_LIMIT);
-const DRAINED_UC: M =
-    M::AV.union(M::ALT_PATH).union(M::ACCESS_FLAGS).union(M::PKEY_INDEX).union(M::PATH_MIG_STATE);
+const DRAINED_UC: M = M::AV
+    .union(M::ALT_PATH)
+    .union(M::ACCESS_FLAGS)
+    .union(M::PKEY_INDEX)
+    .union(M::PATH_MIG_STATE);
 const DRAINED_RC: M = DRAINED_UC
     .union(M::PORT)
     .union(M::TIMEOUT)
@@ -106,16 +115,18 @@ mod tests {
                     let _ = match transition(qp_type, from, to) {
                         None => writeln!(table, "{qp_type:?} {from:?} -> {to:?}: refused"),
                         Some(Rule { required, optional }) => {
-                            {
                             let names = |mask: M| mask.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
                             let (required, optional) = (names(required), names(optional));
                             writeln!(table, "{qp_type:?} {from:?} -> {to:?}: {required} [{optional}]")
                         }
-                        }
                     };
                 }
                 for fault in [Fault::Send, Fault::Receive, Fault::CqOverrun] {
-                    let _ = writeln!(table, "{qp_type:?} {from:?} !{fault:?}: {:?}", on_fault(qp_type, from, fault));
+                    let _ = writeln!(
+                        table,
+                        "{qp_type:?} {from:?} !{fault:?}: {:?}",
+                        on_fault(qp_type, from, fault)
+                    );
                 }
             }
         }

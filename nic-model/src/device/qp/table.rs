@@ -18,7 +18,13 @@ impl QpTable {
     pub(in crate::device) fn new(slot: u8, first: u16, max: u32) -> Self {
         let mut qps = Vec::new();
         qps.resize_with(1 << 16, || None);
-        Self { qps, slot, next: first, live: Vec::new(), max }
+        Self {
+            qps,
+            slot,
+            next: first,
+            live: Vec::new(),
+            max,
+        }
     }
 
     /// A QPN not in use and not used lately: indices go round the whole space before one comes again.
@@ -53,7 +59,9 @@ impl QpTable {
 
     #[inline]
     pub(in crate::device) fn get(&mut self, qpn: u32) -> Option<&mut Qp> {
-        self.qps[(qpn & 0xffff) as usize].as_deref_mut().filter(|qp| qp.info.qpn == qpn)
+        self.qps[(qpn & 0xffff) as usize]
+            .as_deref_mut()
+            .filter(|qp| qp.info.qpn == qpn)
     }
 
     #[inline]

@@ -10,13 +10,7 @@ use roce_wire::syndrome::{NakCode, Syndrome, rnr_timer};
 
 impl Requester {
     /// An acknowledge packet.
-    pub(in crate::device) fn on_ack(
-        &mut self,
-        qp: &QpInfo,
-        cx: &mut Parts,
-        psn: Psn,
-        syndrome: Syndrome,
-    ) -> Outcome {
+    pub(in crate::device) fn on_ack(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn, syndrome: Syndrome) -> Outcome {
         match syndrome {
             Syndrome::Ack { .. } => {
                 if self.acknowledge(qp, cx, psn) == Coverage::ReadUnanswered {
@@ -87,10 +81,16 @@ impl Requester {
         if psn.is_before(front.first_psn) {
             return None;
         }
-        let message = self.inflight.iter().take(self.offered).find(|message| {
-            psn.offset_from(message.first_psn) < message.psns
-        })?;
-        let number = if message.awaits_response() { 0 } else { psn.offset_from(message.first_psn) };
+        let message = self
+            .inflight
+            .iter()
+            .take(self.offered)
+            .find(|message| psn.offset_from(message.first_psn) < message.psns)?;
+        let number = if message.awaits_response() {
+            0
+        } else {
+            psn.offset_from(message.first_psn)
+        };
         Some(message.first_seg + SegNo::from(number)).filter(|seg| *seg < self.sent_seg)
     }
 
@@ -153,13 +153,16 @@ impl Requester {
 
     /// Send the oldest unanswered READ or atomic again, once for each gap.
     pub(super) fn ask_again(&mut self, cx: &mut Parts) {
-        let (Some(first), Some(flow)) = (self.inflight.front(), self.flow) else { return };
+        let (Some(first), Some(flow)) = (self.inflight.front(), self.flow) else {
+            return;
+        };
         let expected = first.first_psn + first.answered;
         if self.asked_again == Some(expected) {
             return;
         }
         self.asked_again = Some(expected);
-        cx.tonic.incoming(cx.now, flow, Incoming::Rewind { from: first.first_seg });
+        cx.tonic
+            .incoming(cx.now, flow, Incoming::Rewind { from: first.first_seg });
     }
 }
 

@@ -44,7 +44,9 @@ impl Requester {
     /// UDP payload bytes of a segment, for Tonic's credit.
     pub(in crate::device) fn segment_length(&self, qp: &QpInfo, seg: SegNo) -> u32 {
         const OVERHEAD: u32 = 32;
-        let Some(message) = self.locate(seg).map(|index| &self.inflight[index]) else { return OVERHEAD };
+        let Some(message) = self.locate(seg).map(|index| &self.inflight[index]) else {
+            return OVERHEAD;
+        };
         if message.awaits_response() {
             return OVERHEAD;
         }
@@ -63,7 +65,9 @@ impl Requester {
         seg: SegNo,
         batch: &mut TxBatch,
     ) -> Emitted {
-        let Some(index) = self.locate(seg) else { return Emitted::Nothing };
+        let Some(index) = self.locate(seg) else {
+            return Emitted::Nothing;
+        };
         let message = self.inflight[index];
         if message.fault.is_some() {
             return Emitted::Nothing;
@@ -78,7 +82,9 @@ impl Requester {
         let start = batch.bytes.len();
         if wqe_needed {
             let image = self.image.load(&self.sq, message.wqe);
-            let Ok(wqe) = SendWqe::decode(image) else { return Emitted::Nothing };
+            let Ok(wqe) = SendWqe::decode(image) else {
+                return Emitted::Nothing;
+            };
             if let Some(atomic) = headers.atomic.as_mut() {
                 atomic.swap_add = wqe.atomic.swap_add;
                 atomic.compare = wqe.atomic.compare;
@@ -87,7 +93,9 @@ impl Requester {
             let filled = match wqe.inline {
                 Some(inline) => gather_inline(inline, packet.offset, packet.payload, &mut batch.bytes),
                 None if packet.payload == 0 => Ok(()),
-                None => cx.memory.gather(qp.pd, wqe.list, packet.offset, packet.payload, &mut batch.bytes),
+                None => cx
+                    .memory
+                    .gather(qp.pd, wqe.list, packet.offset, packet.payload, &mut batch.bytes),
             };
             if let Err(refused) = filled {
                 // The region went away under the WQE: it fails when its turn comes.
@@ -146,13 +154,20 @@ impl PacketPlan {
         bth.solicited = last && receives && message.flags.contains(WqeFlags::SOLICITED);
         let mut headers = Headers::new(bth);
         if first && matches!(message.opcode, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteImm) {
-            headers.reth =
-                Some(Reth { va: message.remote_addr, rkey: message.rkey, dma_len: message.length });
+            headers.reth = Some(Reth {
+                va: message.remote_addr,
+                rkey: message.rkey,
+                dma_len: message.length,
+            });
         }
         if last && matches!(message.opcode, WrOpcode::SendImm | WrOpcode::RdmaWriteImm) {
             headers.imm = Some(ImmDt(message.imm.to_ne_bytes()));
         }
-        Self { headers, offset, payload }
+        Self {
+            headers,
+            offset,
+            payload,
+        }
     }
 
     /// A READ (or the rest of one) or an atomic.
@@ -173,10 +188,18 @@ impl PacketPlan {
                 dma_len: message.length - done.min(message.length),
             });
         } else {
-            headers.atomic =
-                Some(AtomicEth { va: message.remote_addr, rkey: message.rkey, swap_add: 0, compare: 0 });
+            headers.atomic = Some(AtomicEth {
+                va: message.remote_addr,
+                rkey: message.rkey,
+                swap_add: 0,
+                compare: 0,
+            });
         }
-        Self { headers, offset: 0, payload: 0 }
+        Self {
+            headers,
+            offset: 0,
+            payload: 0,
+        }
     }
 }
 

@@ -57,7 +57,9 @@ impl Message {
         memory: &Memory,
         caps: &DeviceCaps,
     ) -> Self {
-        let length = wqe.inline.map_or_else(|| list_length(wqe.list), |inline| inline.len() as u64);
+        let length = wqe
+            .inline
+            .map_or_else(|| list_length(wqe.list), |inline| inline.len() as u64);
         let opcode = wqe.opcode.unwrap_or(WrOpcode::Send);
         let fault = fault_of(wqe, length, qp, memory, caps).err();
         let length = u32::try_from(length).unwrap_or(0);
@@ -103,13 +105,7 @@ impl Message {
     }
 }
 
-fn fault_of(
-    wqe: &SendWqe<'_>,
-    length: u64,
-    qp: &QpInfo,
-    memory: &Memory,
-    caps: &DeviceCaps,
-) -> Result<(), WcStatus> {
+fn fault_of(wqe: &SendWqe<'_>, length: u64, qp: &QpInfo, memory: &Memory, caps: &DeviceCaps) -> Result<(), WcStatus> {
     let opcode = wqe.opcode.ok_or(WcStatus::LocQpOpErr)?;
     let inline = wqe.flags.contains(WqeFlags::INLINE);
     match opcode {

@@ -109,7 +109,10 @@ impl Requester {
         let flow = self.flow.take();
         let sq = Arc::clone(&self.sq);
         let fetched = sq.producer();
-        *self = Self { fetched, ..Self::new(sq) };
+        *self = Self {
+            fetched,
+            ..Self::new(sq)
+        };
         flow
     }
 
@@ -176,7 +179,9 @@ impl Requester {
             return self.fail_first(qp, cx, 0);
         }
         let mut upto = None;
-        let Some(oldest_psn) = self.inflight.front().map(|first| first.first_psn) else { return Outcome::Live };
+        let Some(oldest_psn) = self.inflight.front().map(|first| first.first_psn) else {
+            return Outcome::Live;
+        };
         while let Some(message) = self.inflight.get(self.offered) {
             let fenced = message.flags.contains(WqeFlags::FENCE) && self.rd_outstanding > 0;
             let too_deep = message.awaits_response() && self.rd_outstanding >= qp.attr.max_rd_atomic;
@@ -198,7 +203,9 @@ impl Requester {
 
     /// Complete the oldest message in error and report the failure.
     fn fail_first(&mut self, qp: &QpInfo, cx: &mut Parts, vendor_err: u32) -> Outcome {
-        let Some(first) = self.inflight.front() else { return Outcome::Failed };
+        let Some(first) = self.inflight.front() else {
+            return Outcome::Failed;
+        };
         let status = first.fault.unwrap_or(WcStatus::GeneralErr);
         let first = *first;
         self.pop_first();
@@ -225,7 +232,9 @@ impl Requester {
 
     /// Retire the oldest message with success.
     fn retire_first(&mut self, qp: &QpInfo, cx: &mut Parts) {
-        let Some(first) = self.inflight.front().copied() else { return };
+        let Some(first) = self.inflight.front().copied() else {
+            return;
+        };
         self.pop_first();
         if qp.sq_sig_all || first.flags.contains(WqeFlags::SIGNALED) {
             complete(qp, cx, &first, WcStatus::Success, 0);
@@ -274,7 +283,9 @@ impl Requester {
 
     /// An RNR wait may be over.
     pub(super) fn on_rnr_timer(&mut self, cx: &mut Parts) {
-        let (Some(until), Some(flow)) = (self.rnr_until, self.flow) else { return };
+        let (Some(until), Some(flow)) = (self.rnr_until, self.flow) else {
+            return;
+        };
         if until > cx.now {
             return;
         }

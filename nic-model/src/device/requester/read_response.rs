@@ -53,7 +53,9 @@ impl Requester {
         if self.answered_message(qp, cx, psn).is_none() {
             return Outcome::Live;
         }
-        let Some(first) = self.inflight.front().copied() else { return Outcome::Live };
+        let Some(first) = self.inflight.front().copied() else {
+            return Outcome::Live;
+        };
         if first.opcode != WrOpcode::RdmaRead {
             return self.fail_with(qp, cx, WcStatus::BadRespErr, 0);
         }
@@ -74,7 +76,9 @@ impl Requester {
         if self.answered_message(qp, cx, psn).is_none() {
             return Outcome::Live;
         }
-        let Some(first) = self.inflight.front().copied() else { return Outcome::Live };
+        let Some(first) = self.inflight.front().copied() else {
+            return Outcome::Live;
+        };
         if !first.opcode.is_atomic() {
             return self.fail_with(qp, cx, WcStatus::BadRespErr, 0);
         }
@@ -97,13 +101,17 @@ impl Requester {
             return Ok(());
         }
         let wqe = SendWqe::decode(self.image.load(&self.sq, wqe)).map_err(|_| WcStatus::LocQpOpErr)?;
-        cx.memory.scatter(qp.pd, wqe.list, offset, data, last).map_err(local_fault)
+        cx.memory
+            .scatter(qp.pd, wqe.list, offset, data, last)
+            .map_err(local_fault)
     }
 
     fn count_answer(&mut self, qp: &QpInfo, cx: &mut Parts) -> Outcome {
         self.asked_again = None;
         self.renew_retries(qp);
-        let Some(first) = self.inflight.front_mut() else { return Outcome::Live };
+        let Some(first) = self.inflight.front_mut() else {
+            return Outcome::Live;
+        };
         first.answered += 1;
         if !first.is_answered() {
             if let Some(flow) = self.flow {

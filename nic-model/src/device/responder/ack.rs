@@ -4,10 +4,10 @@
 //! acknowledges everything before its PSN by itself. Nothing overtakes a READ response or atomic acknowledgement that
 //! is still to be sent.
 
-use super::{Responder, Response};
 use super::super::batch;
 use super::super::parts::Parts;
 use super::super::qp::QpInfo;
+use super::{Responder, Response};
 use crate::frame::{Path, TxBatch};
 use roce_wire::ext::{Aeth, AtomicAckEth};
 use roce_wire::opcode::Opcode;
@@ -39,9 +39,10 @@ impl Responder {
     /// Acknowledge everything before the expected PSN.
     pub(super) fn schedule_ack(&mut self, qp: &QpInfo, cx: &mut Parts) {
         // A NAK of the expected PSN says more; one of an earlier PSN is out of date.
-        let refused = self.pending.ack.is_some_and(|(psn, syndrome)| {
-            psn == self.expected_psn && !matches!(syndrome, Syndrome::Ack { .. })
-        });
+        let refused = self
+            .pending
+            .ack
+            .is_some_and(|(psn, syndrome)| psn == self.expected_psn && !matches!(syndrome, Syndrome::Ack { .. }));
         if !refused {
             let last = self.expected_psn.previous();
             self.pending.ack = Some((last, Syndrome::ACK));
@@ -58,7 +59,12 @@ impl Responder {
         cx.counters.send_rnr_err += 1;
         // What follows is discarded in silence until this PSN comes again (IBTA 9.7.5.2.8).
         self.gap_reported = true;
-        self.pending.ack = Some((psn, Syndrome::RnrNak { timer: qp.attr.min_rnr_timer }));
+        self.pending.ack = Some((
+            psn,
+            Syndrome::RnrNak {
+                timer: qp.attr.min_rnr_timer,
+            },
+        ));
         self.list(qp, cx);
     }
 
@@ -88,7 +94,10 @@ impl Responder {
             }
             Some(Response::Atomic { psn, orig, msn, .. }) => {
                 let mut headers = Headers::new(qp.bth(Opcode::RcAtomicAck, psn));
-                headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn });
+                headers.aeth = Some(Aeth {
+                    syndrome: Syndrome::ACK,
+                    msn,
+                });
                 headers.atomic_ack = Some(AtomicAckEth { orig });
                 headers
             }

@@ -22,7 +22,10 @@ impl Responder {
             return self.on_duplicate(qp, cx, info, packet);
         }
         self.gap_reported = false;
-        if let Err(code) = self.check_sequence(info).and_then(|()| check_length(info, packet.payload.len(), qp.mtu)) {
+        if let Err(code) = self
+            .check_sequence(info)
+            .and_then(|()| check_length(info, packet.payload.len(), qp.mtu))
+        {
             return self.refuse(qp, cx, bth.psn, code);
         }
         let outcome = match info.kind {

@@ -24,13 +24,20 @@ pub(super) struct ReplayCache {
 impl ReplayCache {
     fn save(&mut self, psn: Psn, orig: u64, msn: u32) {
         // Left from the last time PSNs went round.
-        self.results.iter_mut().filter(|saved| saved.is_some_and(|(of, ..)| of == psn)).for_each(|saved| *saved = None);
+        self.results
+            .iter_mut()
+            .filter(|saved| saved.is_some_and(|(of, ..)| of == psn))
+            .for_each(|saved| *saved = None);
         self.results[self.next] = Some((psn, orig, msn));
         self.next = (self.next + 1) % REPLAYS;
     }
 
     fn find(&self, psn: Psn) -> Option<(u64, u32)> {
-        self.results.iter().flatten().find(|(of, _, _)| *of == psn).map(|(_, orig, msn)| (*orig, *msn))
+        self.results
+            .iter()
+            .flatten()
+            .find(|(of, _, _)| *of == psn)
+            .map(|(_, orig, msn)| (*orig, *msn))
     }
 }
 
@@ -69,7 +76,9 @@ impl Responder {
     }
 
     pub(super) fn on_duplicate_atomic(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn) {
-        let Some((orig, msn)) = self.replays.find(psn).filter(|_| self.responses.has_room()) else { return };
+        let Some((orig, msn)) = self.replays.find(psn).filter(|_| self.responses.has_room()) else {
+            return;
+        };
         self.responses.push_atomic(psn, orig, msn, true);
         self.list(qp, cx);
     }

@@ -94,7 +94,10 @@ impl Responder {
         let flow = self.responses.flow();
         let rq = Arc::clone(&self.rq);
         let rq_next = rq.producer();
-        *self = Self { rq_next, ..Self::new(rq) };
+        *self = Self {
+            rq_next,
+            ..Self::new(rq)
+        };
         flow
     }
 
@@ -136,14 +139,27 @@ impl Responder {
         let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
         let flags = cqe.flags | CqeFlags::RECV.bits();
         let timestamp = cx.now.as_nanos();
-        cx.cqs.complete(permit, Cqe { wr_id, timestamp, qpn: qp.qpn, flags, ..cqe });
+        cx.cqs.complete(
+            permit,
+            Cqe {
+                wr_id,
+                timestamp,
+                qpn: qp.qpn,
+                flags,
+                ..cqe
+            },
+        );
         cx.counters.cqes_written += 1;
         cx.counters.rdma_recvs += 1;
     }
 
     /// The current receive WQE fails.
     fn fail_receive(&mut self, qp: &QpInfo, cx: &mut Parts, status: WcStatus) {
-        let cqe = Cqe { opcode: WcOpcode::Recv as u8, status: status as u8, ..Cqe::default() };
+        let cqe = Cqe {
+            opcode: WcOpcode::Recv as u8,
+            status: status as u8,
+            ..Cqe::default()
+        };
         self.complete_receive(qp, cx, cqe);
     }
 

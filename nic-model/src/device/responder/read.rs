@@ -158,10 +158,16 @@ impl ResponseQueue {
     /// Answer a duplicate READ: in place of what is queued for its PSNs, before what is queued behind. Segments of the
     /// old entries that Tonic already has turn out to be nothing.
     fn repeat_read(&mut self, read: ReadResponse) {
-        let behind = self.queue.iter().position(|queued| read.first_psn.is_before(queued.end_psn()));
+        let behind = self
+            .queue
+            .iter()
+            .position(|queued| read.first_psn.is_before(queued.end_psn()));
         let behind = self.queue.split_off(behind.unwrap_or(self.queue.len()));
         self.push_read(read);
-        for queued in behind.into_iter().filter(|queued| !queued.first_psn().is_before(read.end_psn())) {
+        for queued in behind
+            .into_iter()
+            .filter(|queued| !queued.first_psn().is_before(read.end_psn()))
+        {
             match queued {
                 Response::Read(read) => self.push_read(read),
                 Response::Atomic { .. } => self.queue.push_back(queued),
@@ -179,12 +185,7 @@ impl ResponseQueue {
 }
 
 impl Responder {
-    pub(super) fn on_read(
-        &mut self,
-        qp: &QpInfo,
-        cx: &mut Parts,
-        packet: &Packet<'_>,
-    ) -> Result<Executed, Refusal> {
+    pub(super) fn on_read(&mut self, qp: &QpInfo, cx: &mut Parts, packet: &Packet<'_>) -> Result<Executed, Refusal> {
         if self.responses.outstanding() >= usize::from(qp.attr.max_dest_rd_atomic) {
             return Err(Refusal::Request(NakCode::InvalidRequest));
         }
@@ -222,7 +223,9 @@ impl Responder {
     }
 
     pub(super) fn on_duplicate_read(&mut self, qp: &QpInfo, cx: &mut Parts, packet: &Packet<'_>) {
-        let Ok(read) = self.check_read(qp, cx, packet) else { return };
+        let Ok(read) = self.check_read(qp, cx, packet) else {
+            return;
+        };
         // A duplicate asks for PSNs that were given out; anything beyond them is a forgery.
         if self.expected_psn.is_before(read.end_psn()) {
             cx.counters.malformed_pkts += 1;
@@ -238,7 +241,9 @@ impl Responder {
     /// UDP payload bytes of a response segment, for Tonic's credit.
     pub(in crate::device) fn response_length(&self, qp: &QpInfo, seg: SegNo) -> u32 {
         const OVERHEAD: u32 = 20;
-        let Some(read) = self.responses.owner(seg) else { return 0 };
+        let Some(read) = self.responses.owner(seg) else {
+            return 0;
+        };
         let offset = (seg - read.first_seg) * u64::from(qp.mtu);
         let left = u64::from(read.length).saturating_sub(offset);
         OVERHEAD + u32::try_from(left).unwrap_or(u32::MAX).min(qp.mtu)
@@ -253,7 +258,9 @@ impl Responder {
         seg: SegNo,
         batch: &mut TxBatch,
     ) -> Result<Emitted, Outcome> {
-        let Some(read) = self.responses.owner(seg) else { return Ok(Emitted::Nothing) };
+        let Some(read) = self.responses.owner(seg) else {
+            return Ok(Emitted::Nothing);
+        };
         let number = u32::try_from(seg - read.first_seg).unwrap_or(0);
         let offset = u64::from(number) * u64::from(qp.mtu);
         let left = u64::from(read.length).saturating_sub(offset);
@@ -268,7 +275,10 @@ impl Responder {
         let mut headers = Headers::new(qp.bth(opcode, read.first_psn + number));
         headers.bth.pad_count = u8::try_from(batch::pad_of(payload)).unwrap_or(0);
         if first || last {
-            headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: read.msn });
+            headers.aeth = Some(Aeth {
+                syndrome: Syndrome::ACK,
+                msn: read.msn,
+            });
         }
         let length = batch::packet_length(&headers, payload);
         if !batch::admits(batch, path, qp.attr.dest_qp_num, length) {

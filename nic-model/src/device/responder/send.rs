@@ -40,7 +40,9 @@ impl Responder {
         }
         self.expected_psn = self.expected_psn.next();
         if !last {
-            self.inbound = Inbound::Send { received: received + length };
+            self.inbound = Inbound::Send {
+                received: received + length,
+            };
             return Ok(Executed::Done);
         }
         self.inbound = Inbound::Idle;
@@ -87,6 +89,8 @@ impl Responder {
 pub(super) fn immediate(packet: &Packet<'_>) -> (u32, CqeFlags) {
     let mut flags = CqeFlags::empty();
     flags.set(CqeFlags::SOLICITED, packet.headers.bth.solicited);
-    let Some(imm) = packet.headers.imm else { return (0, flags) };
+    let Some(imm) = packet.headers.imm else {
+        return (0, flags);
+    };
     (u32::from_ne_bytes(imm.0), flags | CqeFlags::WITH_IMM)
 }

@@ -58,7 +58,12 @@ impl Responder {
         self.expected_psn = self.expected_psn.next();
         if !last {
             let va = va.wrapping_add(u64::from(length));
-            self.inbound = Inbound::Write { va, rkey, left: left - length, total };
+            self.inbound = Inbound::Write {
+                va,
+                rkey,
+                left: left - length,
+                total,
+            };
             return Ok(Executed::Done);
         }
         self.inbound = Inbound::Idle;

@@ -22,8 +22,16 @@ pub(super) struct Asking<'a> {
 impl HostBudget {
     pub(super) fn new(slot: u8, netdev: &NetDevice) -> Self {
         let mut addrs = netdev.addrs.clone();
-        addrs.extend(netdev::devices().unwrap_or_default().into_iter().flat_map(|device| device.addrs));
-        Self { local: LocalBudget::new(slot), addrs }
+        addrs.extend(
+            netdev::devices()
+                .unwrap_or_default()
+                .into_iter()
+                .flat_map(|device| device.addrs),
+        );
+        Self {
+            local: LocalBudget::new(slot),
+            addrs,
+        }
     }
 
     /// Whether a process of this host has that address.

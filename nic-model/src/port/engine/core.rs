@@ -58,7 +58,11 @@ impl Core {
         let addrs = roce_addrs(&config.netdev, config.addr);
         let mut slot = Slot::claim()?;
         let locks: Vec<_> = addrs.iter().map(|addr| Steering::lock(*addr, LOCK_PATIENCE)).collect();
-        let udp = UdpConfig { addrs: addrs.clone(), ifindex: config.netdev.ifindex, rcvbuf: config.rcvbuf };
+        let udp = UdpConfig {
+            addrs: addrs.clone(),
+            ifindex: config.netdev.ifindex,
+            rcvbuf: config.rcvbuf,
+        };
         let mut udp = UdpPort::bind(&udp)?;
         let sockets: Vec<(IpAddr, RawFd)> = udp.sockets().map(|(addr, fd)| (addr, fd.as_raw_fd())).collect();
         let rcvbuf = udp.recv_buffer();
@@ -66,7 +70,10 @@ impl Core {
         let mut steering = Vec::new();
         for (addr, fd) in &sockets {
             board.add_socket(*addr, rcvbuf, true)?;
-            let lock = addrs.iter().position(|other| other == addr).and_then(|index| locks.get(index));
+            let lock = addrs
+                .iter()
+                .position(|other| other == addr)
+                .and_then(|index| locks.get(index));
             let Some(Ok(lock)) = lock else { continue };
             let mut pump = |show: &mut dyn FnMut(&[u8]) -> bool| {
                 // Data cannot be for this process before it has a QP; what comes is other processes' and is retried.
@@ -117,14 +124,23 @@ impl Core {
         });
         for (index, addr) in (0u8..).zip(addrs) {
             // More addresses than the table holds stay without GID.
-            let _ = nic.handle_command(Time::ZERO, Command::SetGid { index, gid: Gid::from_ip(*addr) });
+            let _ = nic.handle_command(
+                Time::ZERO,
+                Command::SetGid {
+                    index,
+                    gid: Gid::from_ip(*addr),
+                },
+            );
         }
         nic
     }
 
     /// Descriptors the thread waits for.
     pub(super) fn fds(&self) -> Fds {
-        Fds { sockets: self.port.fds(), slot: self.slot.fd() }
+        Fds {
+            sockets: self.port.fds(),
+            slot: self.slot.fd(),
+        }
     }
 
     pub(super) fn command(&mut self, now: Time, command: Command) -> Result<Reply, CommandError> {
@@ -226,16 +242,26 @@ impl Core {
 
     /// When the thread must look again at the latest.
     pub(super) fn next_deadline(&self, clock: Instant) -> Option<Time> {
-        let host = [self.slot.next_flush()].into_iter().chain(self.steering.iter().map(Steering::next_timeout));
+        let host = [self.slot.next_flush()]
+            .into_iter()
+            .chain(self.steering.iter().map(Steering::next_timeout));
         let host = host.flatten().min().map(|at| {
             let since = at.saturating_duration_since(clock).as_nanos();
             Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
         });
         let retry = (self.held || self.more).then(|| {
-            let now = clock.elapsed() + if self.held { Duration::from_micros(50) } else { Duration::ZERO };
+            let now = clock.elapsed()
+                + if self.held {
+                    Duration::from_micros(50)
+                } else {
+                    Duration::ZERO
+                };
             Time::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
         });
-        [self.nic.poll_timeout(), self.port.next_deadline(), host, retry].into_iter().flatten().min()
+        [self.nic.poll_timeout(), self.port.next_deadline(), host, retry]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// See now and then whether the guardian is still there.
@@ -270,7 +296,7 @@ pub(super) struct Fds {
 
 /// Faults on top, so that a capture shows what the wire sees.
 fn wrap(udp: UdpPort, config: &EngineConfig) -> io::Result<Box<dyn Port>> {
-    let faults = config.faults.clone().filter(|faults| !faults.is_none());
+    let faults = config.faults.filter(|faults| !faults.is_none());
     Ok(match (&config.pcap, faults) {
         (None, None) => Box::new(udp),
         (None, Some(faults)) => Box::new(FaultPort::new(udp, faults)),

@@ -20,8 +20,8 @@ use self::core::Core;
 use super::fault::FaultConfig;
 use super::host::guardian;
 use super::netdev::NetDevice;
-pub use crate::device::Mad;
 use crate::device::Counters;
+pub use crate::device::Mad;
 use crate::host_if::command::{Command, CommandError, ObjectId, Reply};
 use crate::host_if::doorbell::DoorbellPage;
 use crate::host_if::event::{AsyncEvent, Event};
@@ -112,7 +112,10 @@ pub struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("slot", &self.slot).field("gids", &self.gids).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("slot", &self.slot)
+            .field("gids", &self.gids)
+            .finish_non_exhaustive()
     }
 }
 
@@ -169,11 +172,19 @@ impl Engine {
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, Core>> {
-        if self.inert.load(Ordering::Relaxed) { None } else { Some(self.core.lock()) }
+        if self.inert.load(Ordering::Relaxed) {
+            None
+        } else {
+            Some(self.core.lock())
+        }
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
-        if self.inert.load(Ordering::Relaxed) { None } else { self.core.try_lock() }
+        if self.inert.load(Ordering::Relaxed) {
+            None
+        } else {
+            self.core.try_lock()
+        }
     }
 
     /// Run a command. Waits for the device.
@@ -252,7 +263,8 @@ impl Engine {
 
     /// Give a MAD to the process that owns a CM port, see [`super::host::ports::deliver`]. Returns whether one does.
     pub fn deliver_to_port(&self, space: u16, port: u16, mad: &Mad) -> bool {
-        self.lock().is_some_and(|mut core| core.deliver_to_port(space, port, mad))
+        self.lock()
+            .is_some_and(|mut core| core.deliver_to_port(space, port, mad))
     }
 
     /// Counters so far.

@@ -75,7 +75,12 @@ impl Inlet<'_> {
     /// The kernel gave us what belongs to another process of this host.
     fn hand_over(&mut self, to: u8, meta: &RxMeta, bytes: &[u8], hint: u16) {
         let segment_size = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-        let message = Message::HandOver { meta: *meta, segment_size, first_id: hint, bytes };
+        let message = Message::HandOver {
+            meta: *meta,
+            segment_size,
+            first_id: hint,
+            bytes,
+        };
         if self.slot.send(to, &message).is_err() {
             // Nobody there: the QP is gone, or the message is for whoever answers unknown connections.
             self.deliver(meta, bytes, hint);
@@ -96,7 +101,9 @@ enum Owner {
 
 /// The owner by destination QPN; for QP1 by the communication id the message is addressed to.
 fn owner(bytes: &[u8]) -> Owner {
-    let Some(qpn) = Bth::peek_dest_qpn(bytes) else { return Owner::Anyone };
+    let Some(qpn) = Bth::peek_dest_qpn(bytes) else {
+        return Owner::Anyone;
+    };
     if qpn == GSI_QPN {
         return mad_owner(bytes).map_or(Owner::Anyone, Owner::Slot);
     }
@@ -110,9 +117,27 @@ impl Core {
     /// Take in what has arrived.
     pub(super) fn receive(&mut self, now: Time) {
         for _ in 0..RX_TURN {
-            let marks: ArrayVec<Mark, MAX_SOCKETS> = (0..self.addrs.len().min(MAX_SOCKETS)).map(|i| self.board.mark(i)).collect();
-            let Self { nic, port, slot, steering, sealer, board, addrs, budget, .. } = self;
-            let mut inlet = Inlet { nic, slot, steering, sealer, now };
+            let marks: ArrayVec<Mark, MAX_SOCKETS> = (0..self.addrs.len().min(MAX_SOCKETS))
+                .map(|i| self.board.mark(i))
+                .collect();
+            let Self {
+                nic,
+                port,
+                slot,
+                steering,
+                sealer,
+                board,
+                addrs,
+                budget,
+                ..
+            } = self;
+            let mut inlet = Inlet {
+                nic,
+                slot,
+                steering,
+                sealer,
+                now,
+            };
             let mut run = Run::default();
             let received = port.receive(&mut |meta, bytes, hint| {
                 if is_probe(bytes) {
@@ -152,10 +177,20 @@ impl Core {
         let mut mads = Vec::new();
         let (budget, steering) = (&mut self.budget, &mut self.steering);
         let received = self.slot.receive(&mut |sender, message, attachment| match message {
-            Message::HandOver { meta, segment_size, first_id, bytes } => {
+            Message::HandOver {
+                meta,
+                segment_size,
+                first_id,
+                bytes,
+            } => {
                 handed_over.push((meta, segment_size, first_id, bytes.to_vec()));
             }
-            Message::ProbeReply { slot, index, round, addr } => {
+            Message::ProbeReply {
+                slot,
+                index,
+                round,
+                addr,
+            } => {
                 for steering in steering.iter_mut().filter(|steering| steering.addr() == addr) {
                     steering.on_reply(slot, index, round, addr);
                 }
@@ -176,8 +211,20 @@ impl Core {
         for (meta, segment_size, first_id, bytes) in handed_over {
             let socket = index_of(&self.addrs, meta.dst);
             self.board.received(socket, usize::from(segment_size), bytes.len());
-            let Self { nic, slot, steering, sealer, .. } = self;
-            let mut inlet = Inlet { nic, slot, steering, sealer, now };
+            let Self {
+                nic,
+                slot,
+                steering,
+                sealer,
+                ..
+            } = self;
+            let mut inlet = Inlet {
+                nic,
+                slot,
+                steering,
+                sealer,
+                now,
+            };
             for (hint, packet) in (first_id..).zip(bytes.chunks(usize::from(segment_size.max(1)))) {
                 inlet.deliver(&meta, packet, hint);
             }
@@ -201,7 +248,6 @@ impl Core {
         }
     }
 }
-
 
 fn index_of(addrs: &[IpAddr], addr: IpAddr) -> usize {
     addrs.iter().position(|own| *own == addr).unwrap_or(0)

@@ -38,6 +38,8 @@ impl Sealer {
 
     /// Check a received packet.
     pub(super) fn verify(&mut self, meta: &RxMeta, packet: &[u8], hint: u16) -> Result<(), BadIcrc> {
-        context(&mut self.received, (meta.src, meta.dst, meta.sport)).verify(hint, packet).map(drop)
+        context(&mut self.received, (meta.src, meta.dst, meta.sport))
+            .verify(hint, packet)
+            .map(drop)
     }
 }

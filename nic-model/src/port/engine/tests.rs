@@ -38,7 +38,11 @@ struct End {
 
 impl End {
     fn open(addr: &str, len: usize) -> Self {
-        let netdev = netdev::devices().unwrap().into_iter().find(|device| device.is_loopback).unwrap();
+        let netdev = netdev::devices()
+            .unwrap()
+            .into_iter()
+            .find(|device| device.is_loopback)
+            .unwrap();
         let config = EngineConfig {
             netdev,
             addr: Some(addr.parse().unwrap()),
@@ -50,10 +54,18 @@ impl End {
             service: Arc::new(Silent),
         };
         let engine = Engine::open(config).unwrap();
-        let Ok(Reply::Id(pd)) = engine.command(Command::AllocPd) else { panic!("no PD") };
+        let Ok(Reply::Id(pd)) = engine.command(Command::AllocPd) else {
+            panic!("no PD")
+        };
         let cq = Arc::new(CompletionQueue::new(1024));
-        let create = Command::CreateCq { ring: Arc::clone(&cq), cqe: 1024, cookie: 1 };
-        let Ok(Reply::Id(cq_id)) = engine.command(create) else { panic!("no CQ") };
+        let create = Command::CreateCq {
+            ring: Arc::clone(&cq),
+            cqe: 1024,
+            cookie: 1,
+        };
+        let Ok(Reply::Id(cq_id)) = engine.command(create) else {
+            panic!("no CQ")
+        };
         let (sq, rq) = (Arc::new(WorkQueue::new(512, 64)), Arc::new(WorkQueue::new(512, 64)));
         let create = Command::CreateQp {
             pd,
@@ -69,24 +81,61 @@ impl End {
             sq_sig_all: true,
             cookie: 2,
         };
-        let Ok(Reply::Qpn(qpn)) = engine.command(create) else { panic!("no QP") };
+        let Ok(Reply::Qpn(qpn)) = engine.command(create) else {
+            panic!("no QP")
+        };
         let mut memory = vec![0u8; len];
         let addr = memory.as_mut_ptr() as u64;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let register = Command::RegMr { pd, addr, length: len as u64, iova: addr, access };
-        let Ok(Reply::Keys { lkey: key, .. }) = engine.command(register) else { panic!("no MR") };
-        Self { engine, qpn, sq, rq, cq, cq_id, posted: 0, received: 0, consumed: 0, memory, key }
+        let register = Command::RegMr {
+            pd,
+            addr,
+            length: len as u64,
+            iova: addr,
+            access,
+        };
+        let Ok(Reply::Keys { lkey: key, .. }) = engine.command(register) else {
+            panic!("no MR")
+        };
+        Self {
+            engine,
+            qpn,
+            sq,
+            rq,
+            cq,
+            cq_id,
+            posted: 0,
+            received: 0,
+            consumed: 0,
+            memory,
+            key,
+        }
     }
 
     fn modify(&self, attr: QpAttr, mask: M) {
-        self.engine.command(Command::ModifyQp { qpn: self.qpn, attr, mask: mask | M::STATE }).unwrap();
+        self.engine
+            .command(Command::ModifyQp {
+                qpn: self.qpn,
+                attr,
+                mask: mask | M::STATE,
+            })
+            .unwrap();
     }
 
     fn connect(&self, peer: &Self) {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let init = QpAttr { qp_state: QpState::Init, port_num: 1, access, ..QpAttr::default() };
+        let init = QpAttr {
+            qp_state: QpState::Init,
+            port_num: 1,
+            access,
+            ..QpAttr::default()
+        };
         self.modify(init, M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS);
-        let ah = AddressVector { is_global: true, dgid: Gid::from_ip(peer.engine.addrs()[0]), ..Default::default() };
+        let ah = AddressVector {
+            is_global: true,
+            dgid: Gid::from_ip(peer.engine.addrs()[0]),
+            ..Default::default()
+        };
         let rtr = QpAttr {
             qp_state: QpState::Rtr,
             ah,
@@ -108,17 +157,30 @@ impl End {
             max_rd_atomic: 16,
             ..QpAttr::default()
         };
-        self.modify(rts, M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC);
+        self.modify(
+            rts,
+            M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC,
+        );
     }
 
     fn post(&mut self, opcode: WrOpcode, length: usize, remote: &Self) {
         let mut wqe = [0u8; 64];
         let wr_id = u64::from(self.posted);
         let flags = WqeFlags::SIGNALED.bits();
-        let ctrl = SendCtrl { opcode: opcode as u8, flags, num_sge: 1, wr_id, ..SendCtrl::default() };
+        let ctrl = SendCtrl {
+            opcode: opcode as u8,
+            flags,
+            num_sge: 1,
+            wr_id,
+            ..SendCtrl::default()
+        };
         wqe[..16].copy_from_slice(bytemuck::bytes_of(&ctrl));
         let addr = remote.memory.as_ptr() as u64;
-        wqe[16..32].copy_from_slice(bytemuck::bytes_of(&RemoteSeg { addr, rkey: remote.key, inline_len: 0 }));
+        wqe[16..32].copy_from_slice(bytemuck::bytes_of(&RemoteSeg {
+            addr,
+            rkey: remote.key,
+            inline_len: 0,
+        }));
         wqe[32..48].copy_from_slice(bytemuck::bytes_of(&self.segment(length)));
         self.sq.write(self.posted, &wqe);
         self.posted += 1;
@@ -128,12 +190,20 @@ impl End {
 
     fn segment(&self, length: usize) -> DataSeg {
         let length = u32::try_from(length).unwrap();
-        DataSeg { addr: self.memory.as_ptr() as u64, length, lkey: self.key }
+        DataSeg {
+            addr: self.memory.as_ptr() as u64,
+            length,
+            lkey: self.key,
+        }
     }
 
     fn post_receive(&mut self, length: usize) {
         let mut wqe = [0u8; 64];
-        let ctrl = RecvCtrl { wr_id: u64::from(self.received), num_sge: 1, reserved: 0 };
+        let ctrl = RecvCtrl {
+            wr_id: u64::from(self.received),
+            num_sge: 1,
+            reserved: 0,
+        };
         wqe[..16].copy_from_slice(bytemuck::bytes_of(&ctrl));
         wqe[16..32].copy_from_slice(bytemuck::bytes_of(&self.segment(length)));
         self.rq.write(self.received, &wqe);
@@ -154,7 +224,11 @@ impl End {
                 }
                 None => {
                     self.engine.poll(self.cq_id);
-                    assert!(Instant::now() < patience, "{} completions are missing", goal - self.consumed);
+                    assert!(
+                        Instant::now() < patience,
+                        "{} completions are missing",
+                        goal - self.consumed
+                    );
                 }
             }
         }

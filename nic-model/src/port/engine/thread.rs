@@ -1,7 +1,7 @@
 //! The engine's thread: asleep until a packet, a message or a deadline needs it.
 
-use super::core::Fds;
 use super::Engine;
+use super::core::Fds;
 use crate::time::Time;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Tokens of the descriptors in the epoll set; watched descriptors use their own number above these.
 const TIMER: u64 = 0;
@@ -45,8 +45,10 @@ fn borrow(fd: RawFd) -> BorrowedFd<'static> {
 impl Waiter {
     pub(super) fn new(fds: &Fds) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let timer =
-            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         epoll.add(borrow(fds.slot), EpollEvent::new(EpollFlags::EPOLLIN, SLOT))?;
         for socket in &fds.sockets {
@@ -67,7 +69,11 @@ impl Waiter {
         if self.watching_sockets.swap(watch, Ordering::AcqRel) == watch {
             return;
         }
-        let flags = if watch { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
+        let flags = if watch {
+            EpollFlags::EPOLLIN
+        } else {
+            EpollFlags::empty()
+        };
         for socket in &self.sockets {
             let _ = self.epoll.modify(borrow(*socket), &mut EpollEvent::new(flags, SOCKET));
         }
@@ -93,7 +99,10 @@ impl Waiter {
         }
         self.alarm.store(deadline.as_nanos(), Ordering::Release);
         let delay = i64::try_from(deadline.since(now).as_nanos()).unwrap_or(i64::MAX).max(1);
-        let _ = self.timer.set(Expiration::OneShot(TimeSpec::nanoseconds(delay)), TimerSetTimeFlags::empty());
+        let _ = self.timer.set(
+            Expiration::OneShot(TimeSpec::nanoseconds(delay)),
+            TimerSetTimeFlags::empty(),
+        );
     }
 
     pub(super) fn watch(&self, fd: RawFd, ready: Box<dyn Fn() + Send + Sync>) {
@@ -118,7 +127,9 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> io::Result<()> {
     // Signals are the application's: the thread inherits a full mask.
     let mut previous = SigSet::empty();
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut previous))?;
-    let spawned = std::thread::Builder::new().name("adverb".into()).spawn(move || run(&weak, epoll));
+    let spawned = std::thread::Builder::new()
+        .name("adverb".into())
+        .spawn(move || run(&weak, epoll));
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&previous), None)?;
     spawned.map(drop)
 }
