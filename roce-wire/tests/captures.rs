@@ -168,10 +168,10 @@ fn messages_of_rping_reject_and_udaddy() {
             )
             .expect("string");
         }
-        if captured.name.starts_with("rping-reject") {
-            if let Message::Rej(rej) = &message {
-                assert_eq!(rej.reason, RejReason::InvalidServiceId);
-            }
+        if captured.name.starts_with("rping-reject")
+            && let Message::Rej(rej) = &message
+        {
+            assert_eq!(rej.reason, RejReason::InvalidServiceId);
         }
         match (&message, message.destination()) {
             (Message::Req(_) | Message::SidrReq(_), Destination::Service(_)) => {}

@@ -165,25 +165,24 @@ impl Core {
 
     /// Doorbells, received packets, timers, packets to send, completions, in turns until there is no more to send or the
     /// caller's share is used up. `receive` also looks for packets.
-    /// Returns the number of completions.
-    pub(super) fn drive(&mut self, now: Time, receive: bool) -> usize {
+    pub(super) fn drive(&mut self, now: Time, receive: bool) -> Done {
         self.port.poll(now);
         self.nic.handle_doorbells(now);
-        let mut completed = 0;
+        let mut done = Done::default();
         for _ in 0..TURNS {
             if receive {
-                self.receive(now);
+                done.received += self.receive(now);
             }
             if self.nic.poll_timeout().is_some_and(|deadline| deadline <= now) {
                 self.nic.handle_timeout(now);
             }
             self.more = self.transmit(now);
-            completed += self.nic.flush_completions();
+            done.completed += self.nic.flush_completions();
             if !self.more || self.held {
                 break;
             }
         }
-        completed
+        done
     }
 
     /// Send what the device has, up to a turn's worth. Returns whether there may be more.
@@ -285,6 +284,15 @@ impl Core {
         });
         stats.to_string()
     }
+}
+
+/// What a turn achieved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    /// Packets received.
+    pub(super) received: usize,
+    /// Completions published.
+    pub(super) completed: usize,
 }
 
 /// Descriptors of a core.

@@ -8,6 +8,7 @@
 //! While an application polls without pause, the thread leaves the sockets to it (like NAPI: interrupts first, polling
 //! under load) and comes back when the polling stops.
 
+mod application;
 mod backpressure;
 mod core;
 mod receive;
@@ -16,6 +17,7 @@ mod sealing;
 mod tests;
 mod thread;
 
+use self::application::Application;
 use self::core::Core;
 use super::fault::FaultConfig;
 use super::host::guardian;
@@ -32,7 +34,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thread::Waiter;
 
@@ -85,9 +87,6 @@ impl std::fmt::Debug for EngineConfig {
     }
 }
 
-/// Polls of empty CQs in a row, without a post, after which the thread leaves the sockets to the application. Waking the
-/// thread for every packet costs more than the few calls that tell the kernel not to.
-const POLLING_STREAK: u32 = 8;
 /// From this many outstanding WQEs on a queue counts as deep.
 const DEEP: u32 = 32;
 /// Longest wait of a WQE in a deep queue for others to be sent with.
@@ -102,10 +101,7 @@ pub struct Engine {
     clock: Instant,
     slot: u8,
     gids: Vec<IpAddr>,
-    /// Polls by the application since its last doorbell.
-    streak: AtomicU32,
-    /// Polls by the application ever.
-    polls: AtomicU64,
+    application: Application,
     /// The parent's engine in a forked child: nothing may be touched.
     inert: AtomicBool,
 }
@@ -143,8 +139,7 @@ impl Engine {
             service: config.service,
             waiter,
             clock,
-            streak: AtomicU32::new(0),
-            polls: AtomicU64::new(0),
+            application: Application::default(),
             inert: AtomicBool::new(false),
         });
         thread::spawn(&engine)?;
@@ -205,7 +200,7 @@ impl Engine {
     /// more packet gains nothing by leaving alone, so it waits for company: for the next multiple of [`DEEP`], for
     /// the application's next look at an empty CQ, for the next packet, at most for [`COMPANY`].
     pub fn kick(&self, outstanding: u32) {
-        self.streak.store(0, Ordering::Relaxed);
+        self.application.on_post();
         if outstanding >= DEEP && !outstanding.is_multiple_of(DEEP) {
             let now = self.now();
             self.waiter.alarm_by(now + COMPANY, now);
@@ -216,15 +211,19 @@ impl Engine {
 
     /// From `cq`, found empty: receive, send, complete.
     pub fn poll(&self, cq: ObjectId) {
-        self.polls.fetch_add(1, Ordering::Relaxed);
-        if self.streak.fetch_add(1, Ordering::Relaxed) == POLLING_STREAK {
+        if self.application.on_poll(cq) {
             self.waiter.watch_sockets(false);
         }
         let Some(mut core) = self.try_lock() else { return };
         let now = self.now();
-        let completed = core.drive(now, true);
+        let done = core.drive(now, true);
         // An application that has all it waited for may now spin on memory instead, which a peer writes.
-        let satisfied = completed > 0 && !self.waiter.is_watching_sockets() && !core.nic.awaits_completions(cq);
+        let satisfied = done.completed > 0
+            && !self.waiter.is_watching_sockets()
+            && !self
+                .application
+                .recently_polled()
+                .any(|cq| core.nic.awaits_completions(cq));
         self.finish(core, now);
         if satisfied {
             self.take_sockets_back();
@@ -239,7 +238,7 @@ impl Engine {
 
     /// The application polls no more: the thread watches the sockets.
     fn take_sockets_back(&self) {
-        self.streak.store(0, Ordering::Relaxed);
+        self.application.on_rest();
         self.waiter.watch_sockets(true);
     }
 
@@ -312,9 +311,12 @@ impl Engine {
 
     /// Let go of the lock, see to the next deadline, tell the service. A doorbell that rang while the lock was held,
     /// whose ringer did not wait for it, is answered here.
-    fn finish<'a>(&'a self, mut core: MutexGuard<'a, Core>, mut now: Time) {
+    /// Returns whether there was anything to tell.
+    fn finish<'a>(&'a self, mut core: MutexGuard<'a, Core>, mut now: Time) -> bool {
+        let mut told_anything = false;
         loop {
             let told = core.take_told();
+            told_anything |= !told.events.is_empty() || !told.mads.is_empty();
             let deadline = core.next_deadline(self.clock);
             drop(core);
             if let Some(deadline) = deadline {
@@ -322,9 +324,11 @@ impl Engine {
             }
             self.tell(told);
             if !self.doorbells.is_pending() {
-                return;
+                return told_anything;
             }
-            let Some(next) = self.try_lock() else { return };
+            let Some(next) = self.try_lock() else {
+                return told_anything;
+            };
             core = next;
             now = self.now();
             core.drive(now, false);

@@ -114,8 +114,9 @@ fn owner(bytes: &[u8]) -> Owner {
 }
 
 impl Core {
-    /// Take in what has arrived.
-    pub(super) fn receive(&mut self, now: Time) {
+    /// Take in what has arrived; gives the number of packets.
+    pub(super) fn receive(&mut self, now: Time) -> usize {
+        let mut total = 0;
         for _ in 0..RX_TURN {
             let marks: ArrayVec<Mark, MAX_SOCKETS> = (0..self.addrs.len().min(MAX_SOCKETS))
                 .map(|i| self.board.mark(i))
@@ -158,15 +159,16 @@ impl Core {
                     for (socket, mark) in marks.into_iter().enumerate() {
                         self.board.emptied(socket, mark);
                     }
-                    return;
+                    return total;
                 }
-                Ok(_) => {}
+                Ok(count) => total += count,
                 Err(error) => {
                     tracing::error!(%error, "the port is beyond use");
-                    return;
+                    return total;
                 }
             }
         }
+        total
     }
 
     /// Take in messages of other processes.

@@ -137,7 +137,9 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> io::Result<()> {
 fn run(engine: &Weak<Engine>, _epoll: RawFd) {
     super::super::sys::prefer_latency();
     let mut events = [EpollEvent::empty(); 32];
-    let mut seen_polls = 0;
+    let mut seen_calls = 0;
+    // An application that posts and polls between two packets has threads that need the processor.
+    let mut last_calls = 0;
     while let Some(engine) = engine.upgrade() {
         let count = match engine.waiter.epoll.wait(&mut events, EpollTimeout::NONE) {
             Ok(count) => count,
@@ -150,7 +152,7 @@ fn run(engine: &Weak<Engine>, _epoll: RawFd) {
         let mut messages = false;
         for event in &events[..count] {
             match event.data() {
-                TIMER => engine.on_timer(&mut seen_polls),
+                TIMER => engine.on_timer(&mut seen_calls),
                 SLOT => messages = true,
                 SOCKET => {}
                 token => {
@@ -162,26 +164,29 @@ fn run(engine: &Weak<Engine>, _epoll: RawFd) {
                 }
             }
         }
-        engine.work(messages);
+        let calls = engine.application.calls();
+        if engine.work(messages) && calls == last_calls {
+            engine.linger();
+        }
+        last_calls = calls;
     }
 }
 
 impl Engine {
     /// The timer went off: see whether an application still polls, run the service's timers.
-    fn on_timer(&self, seen_polls: &mut u64) {
+    fn on_timer(&self, seen_calls: &mut u32) {
         let _ = self.waiter.timer.wait();
         self.waiter.alarm.store(u64::MAX, Ordering::Release);
-        let polls = self.polls.load(Ordering::Relaxed);
+        let calls = self.application.calls();
         if !self.waiter.is_watching_sockets() {
-            if polls == *seen_polls {
-                self.streak.store(0, Ordering::Relaxed);
-                self.waiter.watch_sockets(true);
+            if calls == *seen_calls {
+                self.take_sockets_back();
             } else {
                 let again = self.now() + POLLING_CHECK;
                 self.waiter.alarm_by(again, self.now());
             }
         }
-        *seen_polls = polls;
+        *seen_calls = calls;
         let now = self.now();
         if self.service.next_timeout().is_some_and(|due| due <= now) {
             self.service.handle_timeout(now);
@@ -189,16 +194,42 @@ impl Engine {
         self.wake();
     }
 
-    /// Do what there is to do.
-    fn work(&self, messages: bool) {
+    /// Do what there is to do. Returns whether packets came that nobody here waits for: the process is a passive target.
+    fn work(&self, messages: bool) -> bool {
         let receive = self.waiter.is_watching_sockets();
-        let Some(mut core) = self.lock() else { return };
+        let Some(mut core) = self.lock() else { return false };
         let now = self.now();
         if messages || core.slot.next_flush().is_some() || core.steering.iter().any(|s| s.next_timeout().is_some()) {
             core.receive_messages(now);
         }
         core.poll_guardian(now);
-        core.drive(now, receive);
-        self.finish(core, now);
+        let done = core.drive(now, receive);
+        let told = self.finish(core, now);
+        done.received > 0 && !told
+    }
+
+    /// A passive target's next packet is likely near: look for it for a little while before going to sleep, which costs
+    /// more. Other threads that can run come first.
+    fn linger(&self) {
+        let calls = self.application.calls();
+        let mut until = self.now() + LINGER;
+        loop {
+            std::thread::yield_now();
+            let now = self.now();
+            if now >= until || self.application.calls() != calls || !self.waiter.is_watching_sockets() {
+                return;
+            }
+            let Some(mut core) = self.try_lock() else { return };
+            let done = core.drive(now, true);
+            if self.finish(core, now) {
+                return;
+            }
+            if done.received > 0 {
+                until = now + LINGER;
+            }
+        }
     }
 }
+
+/// How long a passive target looks for its next packet.
+const LINGER: Duration = Duration::from_micros(50);
