@@ -6,7 +6,7 @@ CC      ?= cc
 # nextest reports better and runs the tests of all files side by side; plain cargo does as well.
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 
-.PHONY: all help setup build demo test bench lint c-examples clean
+.PHONY: all help setup build demo test loom bench lint c-examples clean
 
 all: build
 
@@ -15,6 +15,7 @@ help:
 	@echo 'make build       build the command and the library, optimised'
 	@echo 'make demo        run the distribution'"'"'s RDMA tools and print a table'
 	@echo 'make test        run every test'
+	@echo 'make loom        run the shared rings through every interleaving (part of make test)'
 	@echo 'make bench       measure, and write BENCHMARKS.md'
 	@echo 'make lint        formatting, clippy, licences of dependencies'
 	@echo 'make c-examples  build the examples in C'
@@ -36,6 +37,11 @@ ifdef NEXTEST
 else
 	ADVERB_TEST_BIN_DIR=$(RELEASE) cargo test --locked --workspace --no-fail-fast
 endif
+	$(MAKE) loom
+
+# A directory of its own: everything is compiled with another flag.
+loom:
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS='--cfg loom' cargo test --locked -p nic-model --release --test loom_rings
 
 bench: setup build
 	cargo bench --locked --workspace --benches

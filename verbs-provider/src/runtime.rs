@@ -149,6 +149,24 @@ fn cell() -> &'static OnceLock<Runtime> {
     unsafe { &*current }
 }
 
+/// Have the engines told when the process exits, so that the peers of QPs still open get their last acknowledgements.
+pub(crate) fn at_exit() {
+    static HOOK: Once = Once::new();
+    // SAFETY: the handler is a function that lives as long as the library, which is never unloaded once used.
+    HOOK.call_once(|| unsafe {
+        libc::atexit(leave);
+    });
+}
+
+extern "C" fn leave() {
+    let current = CURRENT.load(Ordering::Acquire);
+    // SAFETY: cells are never freed.
+    let Some(runtime) = (unsafe { current.as_ref() }).and_then(OnceLock::get) else { return };
+    for engine in runtime.devices.iter().filter_map(|device| device.open_engine()) {
+        engine.leave();
+    }
+}
+
 /// Have [`after_fork_in_child`] called in every child.
 fn at_fork() {
     // SAFETY: the handler is a function that lives as long as the library, which is never unloaded once used.

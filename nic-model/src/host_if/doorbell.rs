@@ -4,9 +4,10 @@
 //! a two-level bitmap that the device scans, so that 65,536 QPs cost the device nothing while they are quiet, many WQEs
 //! need one doorbell, and no doorbell is ever lost or queued twice.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
-const QPS: usize = 1 << 16;
+/// QP indices. Under loom two words of them: enough to show all that can happen, and few enough to explore.
+const QPS: usize = if cfg!(loom) { 128 } else { 1 << 16 };
 
 /// Pending bits for every QP index of a function.
 #[derive(Debug)]
@@ -27,13 +28,13 @@ impl DoorbellPage {
         let zeroed = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect();
         Self {
             pending: zeroed(QPS / 64),
-            summary: zeroed(QPS / 64 / 64),
+            summary: zeroed(QPS.div_ceil(64 * 64)),
         }
     }
 
     /// Driver: ring for the QP with that QPN (its low 16 bits index the page).
     pub fn ring(&self, qpn: u32) {
-        let index = (qpn & 0xffff) as usize;
+        let index = qpn as usize % QPS;
         self.pending[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
         self.summary[index / 4096].fetch_or(1 << (index / 64 % 64), Ordering::Release);
     }

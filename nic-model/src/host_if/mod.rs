@@ -12,6 +12,7 @@ pub mod doorbell;
 pub mod event;
 pub mod qp_attr;
 pub mod ring;
+mod sync;
 pub mod wqe;
 
 pub use caps::DeviceCaps;

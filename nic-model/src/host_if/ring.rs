@@ -11,20 +11,14 @@
 //!   the driver polls without reading a device index; the driver publishes its consumer index for overrun detection.
 
 use super::cqe::Cqe;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, AtomicU64, Ordering};
 
 const WORDS_PER_BLOCK: usize = 8;
 
 /// One 64-byte block, aligned to its cache line.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Block([AtomicU64; WORDS_PER_BLOCK]);
-
-impl Block {
-    const fn zeroed() -> Self {
-        Self([const { AtomicU64::new(0) }; WORDS_PER_BLOCK])
-    }
-}
 
 /// An index alone in its cache line, so that producer and consumer do not share one.
 #[repr(align(64))]
@@ -32,7 +26,7 @@ impl Block {
 struct Index(AtomicU32);
 
 fn blocks(count: usize) -> Box<[Block]> {
-    (0..count).map(|_| Block::zeroed()).collect()
+    (0..count).map(|_| Block::default()).collect()
 }
 
 /// A send or receive queue ring.

@@ -24,6 +24,7 @@ mod model;
 mod overrun;
 mod own_host;
 mod reads;
+mod repair;
 mod retry;
 mod rnr;
 mod sizes;

@@ -110,6 +110,7 @@ impl Device {
         for (index, gid) in self.gids.iter() {
             engine.command(Command::SetGid { index, gid }).map_err(errno_of)?;
         }
+        crate::runtime::at_exit();
         Ok(Arc::clone(self.engine.get_or_init(|| engine)))
     }
 

@@ -106,11 +106,8 @@ impl Requester {
         let status = match code {
             NakCode::PsnSequence => {
                 cx.counters.rcvd_seq_err += 1;
-                if self.spend_retry(qp, cx) == Outcome::Failed {
+                if self.go_back(cx, seg) && self.spend_retry(qp, cx) == Outcome::Failed {
                     return Outcome::Failed;
-                }
-                if let Some(flow) = self.flow {
-                    cx.tonic.incoming(cx.now, flow, Incoming::Nack { cum: seg });
                 }
                 return self.fetch(qp, cx);
             }
@@ -119,6 +116,22 @@ impl Requester {
             NakCode::RemoteOperational => WcStatus::RemOpErr,
         };
         self.fail_with(qp, cx, status, 0)
+    }
+
+    /// Send again from `seg` on, which the peer misses; whether that counts as a retry.
+    ///
+    /// A NAK of what is on its way again already does not, nor does the first one after progress: only a peer that
+    /// refuses the same packet again and again uses the retries up.
+    fn go_back(&mut self, cx: &mut Parts, seg: SegNo) -> bool {
+        let Some(flow) = self.flow else { return false };
+        let marked = cx.tonic.stats(flow).marked;
+        cx.tonic.incoming(cx.now, flow, Incoming::Nack { cum: seg });
+        if cx.tonic.stats(flow).marked == marked {
+            return false;
+        }
+        let again = self.acked_seg == self.refused_seg;
+        self.refused_seg = self.acked_seg;
+        again
     }
 
     fn on_rnr_nak(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn, timer: u8) -> Outcome {

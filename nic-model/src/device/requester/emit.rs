@@ -78,6 +78,8 @@ impl Requester {
             return Emitted::Full;
         }
         let mut headers = packet.headers;
+        // The peer's answer to the oldest packet sent again tells whether the rest must follow.
+        headers.bth.ack_req |= seg == self.acked_seg && seg < self.sent_seg;
         let wqe_needed = packet.payload > 0 || message.opcode.is_atomic();
         let start = batch.bytes.len();
         if wqe_needed {

@@ -62,6 +62,8 @@ pub(super) struct Requester {
     sent_seg: SegNo,
     /// Segments before this one are acknowledged.
     acked_seg: SegNo,
+    /// `acked_seg` at the last NAK that made the requester go back.
+    refused_seg: SegNo,
     /// Tonic flow of the requests, from RTS on.
     flow: Option<FlowId>,
     retries_left: u8,
@@ -85,6 +87,7 @@ impl Requester {
             next_seg: 0,
             sent_seg: 0,
             acked_seg: 0,
+            refused_seg: 0,
             flow: None,
             retries_left: 0,
             rnr_left: 0,
@@ -99,6 +102,7 @@ impl Requester {
         self.next_seg = 0;
         self.sent_seg = 0;
         self.acked_seg = 0;
+        self.refused_seg = 0;
         self.flow = Some(flow);
         self.renew_retries(qp);
         self.rnr_left = qp.attr.rnr_retry;

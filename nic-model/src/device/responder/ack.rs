@@ -7,6 +7,7 @@
 use super::super::batch;
 use super::super::parts::Parts;
 use super::super::qp::QpInfo;
+use super::admit::Gap;
 use super::{Responder, Response};
 use crate::frame::{Path, TxBatch};
 use roce_wire::ext::{Aeth, AtomicAckEth};
@@ -58,7 +59,7 @@ impl Responder {
     pub(super) fn schedule_rnr_nak(&mut self, qp: &QpInfo, cx: &mut Parts, psn: Psn) {
         cx.counters.send_rnr_err += 1;
         // What follows is discarded in silence until this PSN comes again (IBTA 9.7.5.2.8).
-        self.gap_reported = true;
+        self.gap = Gap::Silenced;
         self.pending.ack = Some((
             psn,
             Syndrome::RnrNak {

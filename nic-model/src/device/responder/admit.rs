@@ -14,14 +14,14 @@ impl Responder {
         let bth = &packet.headers.bth;
         let info = bth.opcode.info();
         let ahead = bth.psn.signed_offset_from(self.expected_psn);
-        if ahead > 0 {
-            self.on_gap(qp, cx);
+        if let Ok(ahead @ 1..) = u32::try_from(ahead) {
+            self.on_gap(qp, cx, ahead);
             return Outcome::Live;
         }
         if ahead < 0 {
             return self.on_duplicate(qp, cx, info, packet);
         }
-        self.gap_reported = false;
+        self.gap = Gap::None;
         if let Err(code) = self
             .check_sequence(info)
             .and_then(|()| check_length(info, packet.payload.len(), qp.mtu))
@@ -60,11 +60,11 @@ impl Responder {
         Outcome::Refused(code)
     }
 
-    /// A PSN beyond the expected one: report the gap once.
-    fn on_gap(&mut self, qp: &QpInfo, cx: &mut Parts) {
+    /// A PSN beyond the expected one by `ahead`: report the gap once, and again each time the requester has gone back
+    /// to fill it and the expected packet was lost again.
+    fn on_gap(&mut self, qp: &QpInfo, cx: &mut Parts, ahead: u32) {
         cx.counters.out_of_seq_request += 1;
-        if !self.gap_reported {
-            self.gap_reported = true;
+        if self.gap.is_news(ahead) {
             let expected = self.expected_psn;
             self.schedule_nak(qp, cx, expected, NakCode::PsnSequence);
         }
@@ -105,6 +105,42 @@ fn check_length(info: &OpcodeInfo, payload: usize, mtu: u32) -> Result<(), NakCo
         Place::Only => payload <= mtu,
     };
     if fits { Ok(()) } else { Err(NakCode::InvalidRequest) }
+}
+
+/// What is known of the packets beyond the expected PSN.
+///
+/// One NAK is sent for a gap, and what follows it is discarded in silence (IBTA 9.7.4.1.2). Only a requester that has
+/// gone back sends a PSN twice, so one that comes again while the gap is still there tells that the retransmission of
+/// the expected packet is lost, and is worth another NAK. A packet that was overtaken comes once and is no news; a copy
+/// made on the way costs a NAK, which the requester ignores while its retransmission is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nothing is missing.
+    None,
+    /// A NAK is out. `first` is how far beyond the expected PSN the packet was that gave rise to it; bit n of `near`
+    /// that the PSN n + 1 beyond has arrived since.
+    Reported { first: u32, near: u64 },
+    /// An RNR NAK is out: silence until its PSN comes again.
+    Silenced,
+}
+
+impl Gap {
+    /// Take note of the PSN `ahead` of the expected one; whether a NAK is due.
+    fn is_news(&mut self, ahead: u32) -> bool {
+        // A requester that goes back starts at the expected PSN: those farther away need not be remembered.
+        let bit = 1u64.checked_shl(ahead - 1).unwrap_or(0);
+        match self {
+            Self::Silenced => false,
+            Self::Reported { first, near } if *first != ahead && *near & bit == 0 => {
+                *near |= bit;
+                false
+            }
+            Self::None | Self::Reported { .. } => {
+                *self = Self::Reported { first: ahead, near: 0 };
+                true
+            }
+        }
+    }
 }
 
 /// How a request went.

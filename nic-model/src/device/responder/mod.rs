@@ -20,6 +20,7 @@ use crate::host_if::ring::WorkQueue;
 use crate::tonic::FlowId;
 pub(super) use ack::AckEmitted;
 use ack::Pending;
+use admit::Gap;
 use atomic::ReplayCache;
 use read::{Response, ResponseQueue};
 use roce_wire::psn::Psn;
@@ -59,8 +60,8 @@ pub(super) struct Responder {
     expected_psn: Psn,
     msn: u32,
     inbound: Inbound,
-    /// A NAK for the current gap is out; no other until the expected PSN comes.
-    gap_reported: bool,
+    /// What is known of the packets beyond the expected PSN.
+    gap: Gap,
     pending: Pending,
     responses: ResponseQueue,
     replays: ReplayCache,
@@ -76,7 +77,7 @@ impl Responder {
             expected_psn: Psn::new(0),
             msn: 0,
             inbound: Inbound::Idle,
-            gap_reported: false,
+            gap: Gap::None,
             pending: Pending::default(),
             responses: ResponseQueue::default(),
             replays: ReplayCache::default(),

@@ -92,6 +92,9 @@ const DEEP: u32 = 32;
 /// Longest wait of a WQE in a deep queue for others to be sent with.
 const COMPANY: Duration = Duration::from_micros(100);
 
+/// How long an exiting process waits for the device.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(200);
+
 /// A function of the NIC at work.
 pub struct Engine {
     core: Mutex<Core>,
@@ -102,6 +105,8 @@ pub struct Engine {
     slot: u8,
     gids: Vec<IpAddr>,
     application: Application,
+    /// Sockets, slot and what the thread waits with.
+    descriptors: Vec<RawFd>,
     /// The parent's engine in a forked child: nothing may be touched.
     inert: AtomicBool,
 }
@@ -130,7 +135,15 @@ impl Engine {
     pub fn open(config: EngineConfig) -> io::Result<Arc<Self>> {
         let clock = Instant::now();
         let core = Core::open(&config)?;
-        let waiter = Waiter::new(&core.fds())?;
+        let fds = core.fds();
+        let waiter = Waiter::new(&fds)?;
+        let descriptors = fds
+            .sockets
+            .iter()
+            .copied()
+            .chain([fds.slot])
+            .chain(waiter.descriptors())
+            .collect();
         let engine = Arc::new(Self {
             doorbells: core.nic.doorbells(),
             slot: core.slot.number(),
@@ -140,6 +153,7 @@ impl Engine {
             waiter,
             clock,
             application: Application::default(),
+            descriptors,
             inert: AtomicBool::new(false),
         });
         thread::spawn(&engine)?;
@@ -297,16 +311,30 @@ impl Engine {
         }
     }
 
-    /// The process exits: leave its open QPs to the guardian.
+    /// The process exits: leave its open QPs to the guardian. Does not wait long for a thread that has the device.
     pub fn leave(&self) {
-        if let Some(mut core) = self.lock() {
+        if self.inert.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(mut core) = self.core.try_lock_for(LEAVE_PATIENCE) {
             core.leave();
         }
     }
 
-    /// In a forked child: never touch the parent's sockets.
+    /// In a forked child: the parent's sockets are not its own. They are closed, or the parent would seem alive after its
+    /// end, and nothing of the engine is touched afterwards.
     pub fn after_fork_in_child(&self) {
-        self.inert.store(true, Ordering::Relaxed);
+        if self.inert.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let guardian: Vec<RawFd> = match self.core.try_lock() {
+            Some(core) => core.guardian.iter().flat_map(guardian::Guardian::descriptors).collect(),
+            // A thread that does not exist here holds the lock for ever.
+            None => Vec::new(),
+        };
+        for fd in self.descriptors.iter().copied().chain(guardian) {
+            let _ = nix::unistd::close(fd);
+        }
     }
 
     /// Let go of the lock, see to the next deadline, tell the service. A doorbell that rang while the lock was held,

@@ -10,7 +10,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -62,6 +62,11 @@ impl Waiter {
             watching_sockets: AtomicBool::new(true),
             watched: Mutex::new(BTreeMap::new()),
         })
+    }
+
+    /// The descriptors it waits with.
+    pub(super) fn descriptors(&self) -> [RawFd; 2] {
+        [self.epoll.0.as_raw_fd(), self.timer.as_fd().as_raw_fd()]
     }
 
     /// Watch the sockets, or leave them to an application that polls.
@@ -123,18 +128,17 @@ impl Waiter {
 /// Start the thread. It ends when the engine is dropped.
 pub(super) fn spawn(engine: &Arc<Engine>) -> io::Result<()> {
     let weak = Arc::downgrade(engine);
-    let epoll = engine.waiter.epoll.0.as_raw_fd();
     // Signals are the application's: the thread inherits a full mask.
     let mut previous = SigSet::empty();
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut previous))?;
     let spawned = std::thread::Builder::new()
         .name("adverb".into())
-        .spawn(move || run(&weak, epoll));
+        .spawn(move || run(&weak));
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&previous), None)?;
     spawned.map(drop)
 }
 
-fn run(engine: &Weak<Engine>, _epoll: RawFd) {
+fn run(engine: &Weak<Engine>) {
     super::super::sys::prefer_latency();
     let mut events = [EpollEvent::empty(); 32];
     let mut seen_calls = 0;

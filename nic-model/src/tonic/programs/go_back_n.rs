@@ -2,7 +2,8 @@
 //!
 //! A NACK rewinds to the segment the receiver expects; a repeated one does not while its retransmission waits or
 //! cannot have been answered yet. An early probe resends the oldest segment alone: a receiver that has everything
-//! acknowledges everything, and only an acknowledgement of just this segment shows that the rest must follow.
+//! acknowledges everything, and only an acknowledgement of just this segment shows that the rest must follow. One of
+//! more than this segment and less than was sent may be late or tell of a loss farther on: the next segment is probed.
 
 use super::super::SegNo;
 use super::super::actions::{Actions, TimerAction};
@@ -16,6 +17,8 @@ use super::super::view::{FlowView, Head};
 pub struct GoBackN {
     /// One past the segment an early probe resent, 0 for none.
     probed: SegNo,
+    /// One past the last segment that had been sent when the probing began.
+    probed_end: SegNo,
 }
 
 impl GoBackN {
@@ -43,6 +46,7 @@ impl GoBackN {
             Wake::Probe => {
                 actions.marks.add(view.una()..view.una() + 1);
                 self.probed = view.una() + 1;
+                self.probed_end = view.sent_end();
             }
             Wake::Timeout => {
                 actions.marks.add(view.una()..view.next_new());
@@ -59,8 +63,13 @@ impl GoBackN {
             actions.timer = TimerAction::Reset;
             if self.probed == view.una() {
                 actions.marks.add(view.una()..view.next_new());
+                self.probed = 0;
+            } else if self.probed != 0 && view.una() < self.probed_end {
+                actions.marks.add(view.una()..view.una() + 1);
+                self.probed = view.una() + 1;
+            } else {
+                self.probed = 0;
             }
-            self.probed = 0;
         }
         actions
     }

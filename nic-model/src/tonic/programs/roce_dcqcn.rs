@@ -88,7 +88,7 @@ pub struct State {
     reserved: u8,
 }
 
-const _: () = assert!(size_of::<State>() == 56);
+const _: () = assert!(size_of::<State>() == 64);
 
 const LINE: u8 = 0;
 const FAST: u8 = 1;

@@ -150,4 +150,22 @@ fn the_answer_to_a_probe_tells_a_lost_window_from_a_lost_acknowledgement() {
     drain(&mut tonic, us(2_000));
     tonic.incoming(us(2_100), id, Incoming::Ack { cum: 1 });
     assert_eq!(segments(&drain(&mut tonic, us(2_100))), [1, 2, 3, 4, 5]);
+
+    // An acknowledgement on the way was lost and so was what came after it: the next probe tells.
+    let (mut tonic, id) = in_flight(early(), 6);
+    expire(&mut tonic, us(2_000));
+    drain(&mut tonic, us(2_000));
+    tonic.incoming(us(2_100), id, Incoming::Ack { cum: 3 });
+    assert_eq!(segments(&drain(&mut tonic, us(2_100))), [3]);
+    tonic.incoming(us(2_200), id, Incoming::Ack { cum: 4 });
+    assert_eq!(segments(&drain(&mut tonic, us(2_200))), [4, 5]);
+
+    // It was only late.
+    let (mut tonic, id) = in_flight(early(), 6);
+    expire(&mut tonic, us(2_000));
+    drain(&mut tonic, us(2_000));
+    tonic.incoming(us(2_100), id, Incoming::Ack { cum: 3 });
+    assert_eq!(segments(&drain(&mut tonic, us(2_100))), [3]);
+    tonic.incoming(us(2_200), id, Incoming::Ack { cum: 6 });
+    assert!(drain(&mut tonic, us(2_200)).is_empty());
 }

@@ -55,6 +55,10 @@ impl Core {
             return Received::Taken;
         };
         let Some(listener) = self.ports.listener(space, prefix.dst, port) else {
+            if self.ports.is_starting(space, prefix.dst, port) {
+                // Between bind and listen: the peer asks again, and finds it listening.
+                return Received::Taken;
+            }
             return Received::NoListener {
                 space: space.0,
                 to: prefix.dst,

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use super::command::{Command, FileId, IdOption, PortSpace, Response, RouteInfo, qp_type};
 use super::environment::Device;
 use super::path::PathRecord;
+use super::ports::CLOSING;
 use super::timer::Timer;
 use super::{Core, Errno};
 
@@ -180,7 +181,9 @@ impl Core {
             Endpoint::ServiceReply(request) => self.abandon_service_reply(&request),
         }
         if let Some(src) = id.src.filter(|_| id.owns_port) {
-            self.ports.release(id.space, src.port(), handle);
+            if self.ports.release(id.space, src.port(), handle) {
+                self.timers.insert((self.now + CLOSING, Timer::Port(id.space, src.port())));
+            }
         }
         Ok(Response::EventsReported(id.events_reported))
     }

@@ -6,6 +6,7 @@
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use std::fmt;
 
 use super::command::PortSpace;
@@ -48,7 +49,13 @@ impl fmt::Debug for Binding {
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     bound: BTreeMap<(PortSpace, u16), Vec<Binding>>,
+    /// Listeners given up a moment ago, their claims still held. A server that takes one connection for control often
+    /// listens anew for the next while its client already asks for it; that request is not refused but asked again.
+    closing: BTreeMap<(PortSpace, u16), Binding>,
 }
+
+/// How long a listener's port is kept after it is given up.
+pub(super) const CLOSING: Duration = Duration::from_millis(250);
 
 impl Ports {
     /// Bind; port 0 means any. Returns the port.
@@ -75,7 +82,8 @@ impl Ports {
         }
         // One wildcard covers both families.
         let same = |ip: IpAddr| ip == wish.addr.ip() || (ip.is_unspecified() && wish.addr.ip().is_unspecified());
-        let guard = match others.iter().find(|other| same(other.ip) && other.guard.is_some()) {
+        let closing = self.closing.get(&(wish.space, port)).into_iter();
+        let guard = match others.iter().chain(closing).find(|other| same(other.ip) && other.guard.is_some()) {
             Some(other) => other.guard.clone(),
             None => Some(env.claim(&wish.request(port))?),
         };
@@ -110,14 +118,23 @@ impl Ports {
         Ok(())
     }
 
-    /// Give up an id's port.
-    pub(super) fn release(&mut self, space: PortSpace, port: u16, owner: u32) {
-        if let Some(bindings) = self.bound.get_mut(&(space, port)) {
-            bindings.retain(|binding| binding.owner != owner);
-            if bindings.is_empty() {
-                self.bound.remove(&(space, port));
-            }
+    /// Give up an id's port. Returns whether it was a listener's, which is to be forgotten ([`Self::forget`]) only after
+    /// [`CLOSING`].
+    pub(super) fn release(&mut self, space: PortSpace, port: u16, owner: u32) -> bool {
+        let Some(bindings) = self.bound.get_mut(&(space, port)) else { return false };
+        let position = bindings.iter().position(|binding| binding.owner == owner);
+        let binding = position.map(|position| bindings.swap_remove(position));
+        if bindings.is_empty() {
+            self.bound.remove(&(space, port));
         }
+        let Some(binding) = binding.filter(|binding| binding.listening) else { return false };
+        self.closing.insert((space, port), binding);
+        true
+    }
+
+    /// Let go of a listener's port that was given up.
+    pub(super) fn forget(&mut self, space: PortSpace, port: u16) {
+        self.closing.remove(&(space, port));
     }
 
     /// The listener a request to this address and port is for: the exact address, else a wildcard.
@@ -129,6 +146,14 @@ impl Ports {
             .or_else(|| listening().find(|b| b.ip.is_unspecified() && b.ip.is_ipv4() == to.is_ipv4()))
             .or_else(|| listening().find(|b| b.ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && !b.v6_only))
             .map(|binding| binding.owner)
+    }
+
+    /// Whether a server of this process has that port but does not listen yet, or was listening a moment ago.
+    pub(super) fn is_starting(&self, space: PortSpace, to: IpAddr, port: u16) -> bool {
+        let covers = |binding: &Binding| binding.ip == to || binding.ip.is_unspecified();
+        let bound = self.bound.get(&(space, port)).map_or(&[][..], Vec::as_slice);
+        bound.iter().any(|binding| !binding.listening && covers(binding))
+            || self.closing.get(&(space, port)).is_some_and(covers)
     }
 
     fn ephemeral(&self, env: &dyn Environment, wish: &Wish) -> Result<u16, Errno> {

@@ -189,6 +189,10 @@ impl Core {
         };
         let space = PortSpace(space.to_u16());
         let Some(listener_handle) = self.ports.listener(space, prefix.dst, port) else {
+            if self.ports.is_starting(space, prefix.dst, port) {
+                // Between bind and listen: the peer asks again, and finds it listening.
+                return Received::Taken;
+            }
             return Received::NoListener {
                 space: space.0,
                 to: prefix.dst,

@@ -3,6 +3,7 @@
 use nic_model::time::Time;
 
 use super::Core;
+use super::command::PortSpace;
 use super::event::{EventKind, Param};
 use super::id::IdState;
 use super::sidr::RemoteRequest;
@@ -19,6 +20,8 @@ pub(super) enum Timer {
     Pace(u32),
     /// A datagram reply kept for duplicates.
     Reply(RemoteRequest),
+    /// A port whose listener is gone.
+    Port(PortSpace, u16),
 }
 
 impl Core {
@@ -40,6 +43,10 @@ impl Core {
                 }
                 Timer::Request(request) => self.request_timeout(request),
                 Timer::Reply(request) => self.reply_timeout(&request),
+                Timer::Port(space, port) => {
+                    self.timers.pop_first();
+                    self.ports.forget(space, port);
+                }
             }
         }
     }

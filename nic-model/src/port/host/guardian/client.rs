@@ -85,6 +85,11 @@ pub struct Guardian {
 }
 
 impl Guardian {
+    /// The descriptors it holds open, which a forked child must close: they would make the parent seem alive.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.sockets.iter().chain(&self.stream).map(AsRawFd::as_raw_fd)
+    }
+
     /// Finds the guardian of this user, or starts `exe guardian`, and entrusts it with `slot` and the UDP sockets.
     /// Tries for up to two seconds.
     ///

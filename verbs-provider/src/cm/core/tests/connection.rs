@@ -110,6 +110,7 @@ fn both_sides_hear_of_the_end_once() {
             let destroyed = world.command(node, file, Command::DestroyId { id }).unwrap();
             assert!(matches!(destroyed, Response::EventsReported(count) if count > 0));
         }
+        world.run_for(Duration::from_millis(300));
         for node in &world.nodes {
             assert_eq!(node.core.connections.len(), 0);
             assert_eq!(node.core.next_timeout(), None);

@@ -239,6 +239,6 @@ fn requests_of_a_listener_are_given_out_one_by_one() {
         )
         .unwrap();
     assert!(world.poll(1, server).is_some());
-    world.run_for(Duration::from_millis(6));
+    world.run_for(Duration::from_millis(201));
     assert!(world.poll(1, server).is_some(), "nor does it wait for ever");
 }
