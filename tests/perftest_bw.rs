@@ -33,7 +33,7 @@ fn send_of_all_sizes() {
 
 #[test]
 fn write_of_all_sizes() {
-    pass_with_rows(over_tcp(Place::new(), "ib_write_bw -F -a").limit(240), 23);
+    pass_with_rows(over_tcp(Place::new(), "ib_write_bw -F -a -n 1000").limit(240), 23);
 }
 
 #[test]

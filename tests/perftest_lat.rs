@@ -36,7 +36,7 @@ fn with_defaults() {
 
 #[test]
 fn of_all_sizes() {
-    each(&TOOLS, "-a", 23);
+    each(&TOOLS, "-a -n 200", 23);
 }
 
 #[test]
