@@ -161,7 +161,9 @@ pub(crate) fn at_exit() {
 extern "C" fn leave() {
     let current = CURRENT.load(Ordering::Acquire);
     // SAFETY: cells are never freed.
-    let Some(runtime) = (unsafe { current.as_ref() }).and_then(OnceLock::get) else { return };
+    let Some(runtime) = (unsafe { current.as_ref() }).and_then(OnceLock::get) else {
+        return;
+    };
     for engine in runtime.devices.iter().filter_map(|device| device.open_engine()) {
         engine.leave();
     }

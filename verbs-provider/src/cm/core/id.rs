@@ -182,7 +182,8 @@ impl Core {
         }
         if let Some(src) = id.src.filter(|_| id.owns_port) {
             if self.ports.release(id.space, src.port(), handle) {
-                self.timers.insert((self.now + CLOSING, Timer::Port(id.space, src.port())));
+                self.timers
+                    .insert((self.now + CLOSING, Timer::Port(id.space, src.port())));
             }
         }
         Ok(Response::EventsReported(id.events_reported))

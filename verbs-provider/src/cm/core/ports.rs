@@ -6,8 +6,8 @@
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::collections::BTreeMap;
-use std::time::Duration;
 use std::fmt;
+use std::time::Duration;
 
 use super::command::PortSpace;
 use super::environment::{Environment, Errno, PortGuard, PortRequest};
@@ -83,7 +83,11 @@ impl Ports {
         // One wildcard covers both families.
         let same = |ip: IpAddr| ip == wish.addr.ip() || (ip.is_unspecified() && wish.addr.ip().is_unspecified());
         let closing = self.closing.get(&(wish.space, port)).into_iter();
-        let guard = match others.iter().chain(closing).find(|other| same(other.ip) && other.guard.is_some()) {
+        let guard = match others
+            .iter()
+            .chain(closing)
+            .find(|other| same(other.ip) && other.guard.is_some())
+        {
             Some(other) => other.guard.clone(),
             None => Some(env.claim(&wish.request(port))?),
         };
@@ -121,13 +125,17 @@ impl Ports {
     /// Give up an id's port. Returns whether it was a listener's, which is to be forgotten ([`Self::forget`]) only after
     /// [`CLOSING`].
     pub(super) fn release(&mut self, space: PortSpace, port: u16, owner: u32) -> bool {
-        let Some(bindings) = self.bound.get_mut(&(space, port)) else { return false };
+        let Some(bindings) = self.bound.get_mut(&(space, port)) else {
+            return false;
+        };
         let position = bindings.iter().position(|binding| binding.owner == owner);
         let binding = position.map(|position| bindings.swap_remove(position));
         if bindings.is_empty() {
             self.bound.remove(&(space, port));
         }
-        let Some(binding) = binding.filter(|binding| binding.listening) else { return false };
+        let Some(binding) = binding.filter(|binding| binding.listening) else {
+            return false;
+        };
         self.closing.insert((space, port), binding);
         true
     }
