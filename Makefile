@@ -15,7 +15,7 @@ help:
 	@echo 'make build       build the command and the library, optimised'
 	@echo 'make demo        run the distribution'"'"'s RDMA tools and print a table'
 	@echo 'make test        run every test'
-	@echo 'make loom        run the shared rings through every interleaving (part of make test)'
+	@echo 'make loom        run the shared rings through every interleaving'
 	@echo 'make bench       measure, and write BENCHMARKS.md'
 	@echo 'make lint        formatting, clippy, licences of dependencies'
 	@echo 'make c-examples  build the examples in C'
@@ -37,7 +37,6 @@ ifdef NEXTEST
 else
 	ADVERB_TEST_BIN_DIR=$(RELEASE) cargo test --locked --workspace --no-fail-fast
 endif
-	$(MAKE) loom
 
 # A directory of its own: everything is compiled with another flag.
 loom:

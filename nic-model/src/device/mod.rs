@@ -19,6 +19,7 @@ mod parts;
 mod path;
 mod qp;
 mod receive;
+mod receive_queue;
 mod requester;
 mod responder;
 mod timers;

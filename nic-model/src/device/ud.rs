@@ -5,8 +5,9 @@ use super::memory::list_length;
 use super::parts::Parts;
 use super::path::{self, GidTable};
 use super::qp::QpInfo;
+use super::receive_queue::ReceiveQueue;
 use super::requester::wc_opcode;
-use super::wqe::{RecvWqe, SendWqe, WqeImage, recv_wr_id, send_wr_id};
+use super::wqe::{SendWqe, WqeImage, send_wr_id};
 use crate::frame::{Path, RxMeta, TxBatch, TxBudget};
 use crate::host_if::command::{CommandError, ObjectId};
 use crate::host_if::cqe::{Cqe, CqeFlags, WcOpcode, WcStatus};
@@ -92,27 +93,26 @@ pub(super) enum Turn {
 #[derive(Debug)]
 pub(super) struct Datagram {
     sq: Arc<WorkQueue>,
-    rq: Arc<WorkQueue>,
+    rq: ReceiveQueue,
     send_image: WqeImage,
-    recv_image: WqeImage,
     fetched: u32,
-    rq_next: u32,
     psn: Psn,
     listed: bool,
 }
 
 impl Datagram {
     pub(super) fn new(sq: Arc<WorkQueue>, rq: Arc<WorkQueue>) -> Self {
-        let (send_image, recv_image) = (WqeImage::new(sq.stride()), WqeImage::new(rq.stride()));
-        let psn = Psn::new(0);
+        Self::with(sq, ReceiveQueue::new(rq))
+    }
+
+    fn with(sq: Arc<WorkQueue>, rq: ReceiveQueue) -> Self {
+        let send_image = WqeImage::new(sq.stride());
         Self {
             sq,
             rq,
             send_image,
-            recv_image,
             fetched: 0,
-            rq_next: 0,
-            psn,
+            psn: Psn::new(0),
             listed: false,
         }
     }
@@ -122,13 +122,12 @@ impl Datagram {
     }
 
     pub(super) fn reset(&mut self) {
-        let (sq, rq) = (Arc::clone(&self.sq), Arc::clone(&self.rq));
-        let (fetched, rq_next, listed) = (sq.producer(), rq.producer(), self.listed);
+        let sq = Arc::clone(&self.sq);
+        let (fetched, listed) = (sq.producer(), self.listed);
         *self = Self {
             fetched,
-            rq_next,
             listed,
-            ..Self::new(sq, rq)
+            ..Self::with(sq, self.rq.emptied())
         };
     }
 
@@ -138,8 +137,7 @@ impl Datagram {
     }
 
     pub(super) fn posted(&self) -> u32 {
-        let count = self.rq.producer().wrapping_sub(self.rq_next);
-        if count > self.rq.entries() { 0 } else { count }
+        self.rq.posted()
     }
 
     /// Put the QP in the list of those with datagrams to send.
@@ -257,34 +255,7 @@ impl Datagram {
 
     /// Flush the receive queue.
     pub(super) fn flush_receives(&mut self, qp: &QpInfo, cx: &mut Parts) {
-        for _ in 0..self.posted() {
-            let cqe = Cqe {
-                opcode: WcOpcode::Recv as u8,
-                status: WcStatus::WrFlushErr as u8,
-                ..Cqe::default()
-            };
-            self.complete_receive(qp, cx, cqe);
-        }
-    }
-
-    fn complete_receive(&mut self, qp: &QpInfo, cx: &mut Parts, cqe: Cqe) {
-        let index = self.rq_next;
-        let wr_id = recv_wr_id(self.recv_image.load(&self.rq, index));
-        self.rq_next = index.wrapping_add(1);
-        let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
-        let flags = cqe.flags | CqeFlags::RECV.bits();
-        let timestamp = cx.now.as_nanos();
-        cx.cqs.complete(
-            permit,
-            Cqe {
-                wr_id,
-                timestamp,
-                qpn: qp.qpn,
-                flags,
-                ..cqe
-            },
-        );
-        cx.counters.cqes_written += 1;
+        self.rq.flush(qp, cx);
     }
 
     /// A datagram for this QP. What does not fit or has no receive WQE is dropped, as the service allows.
@@ -298,7 +269,7 @@ impl Datagram {
             return;
         }
         let total = GRH_LEN + packet.payload.len();
-        let placed = match RecvWqe::decode(self.recv_image.load(&self.rq, self.rq_next)) {
+        let placed = match self.rq.current() {
             Ok(wqe) if list_length(wqe.list) >= total as u64 => {
                 let grh = net::grh(
                     meta.src,
@@ -330,7 +301,7 @@ impl Datagram {
             flags: flags.bits(),
             ..Cqe::default()
         };
-        self.complete_receive(qp, cx, cqe);
+        self.rq.complete(qp, cx, cqe);
         cx.counters.rdma_recvs += 1;
     }
 }

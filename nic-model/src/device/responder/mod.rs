@@ -14,8 +14,8 @@ mod write;
 use super::memory::Refused;
 use super::parts::Parts;
 use super::qp::QpInfo;
-use super::wqe::{WqeImage, recv_wr_id};
-use crate::host_if::cqe::{Cqe, CqeFlags, WcOpcode, WcStatus};
+use super::receive_queue::ReceiveQueue;
+use crate::host_if::cqe::Cqe;
 use crate::host_if::ring::WorkQueue;
 use crate::tonic::FlowId;
 pub(super) use ack::AckEmitted;
@@ -53,10 +53,7 @@ pub(super) enum Outcome {
 /// Receive side of a connected QP.
 #[derive(Debug)]
 pub(super) struct Responder {
-    rq: Arc<WorkQueue>,
-    image: WqeImage,
-    /// Free-running index of the next receive WQE.
-    rq_next: u32,
+    rq: ReceiveQueue,
     expected_psn: Psn,
     msn: u32,
     inbound: Inbound,
@@ -69,11 +66,12 @@ pub(super) struct Responder {
 
 impl Responder {
     pub(super) fn new(rq: Arc<WorkQueue>) -> Self {
-        let image = WqeImage::new(rq.stride());
+        Self::with(ReceiveQueue::new(rq))
+    }
+
+    fn with(rq: ReceiveQueue) -> Self {
         Self {
             rq,
-            image,
-            rq_next: 0,
             expected_psn: Psn::new(0),
             msn: 0,
             inbound: Inbound::Idle,
@@ -93,12 +91,7 @@ impl Responder {
     /// Forget everything, as RESET does, what is posted included. Ring indices run on.
     pub(super) fn reset(&mut self) -> Option<FlowId> {
         let flow = self.responses.flow();
-        let rq = Arc::clone(&self.rq);
-        let rq_next = rq.producer();
-        *self = Self {
-            rq_next,
-            ..Self::new(rq)
-        };
+        *self = Self::with(self.rq.emptied());
         flow
     }
 
@@ -124,51 +117,22 @@ impl Responder {
 
     /// Receive WQEs posted and not used.
     pub(super) fn posted(&self) -> u32 {
-        let count = self.rq.producer().wrapping_sub(self.rq_next);
-        if count > self.rq.entries() { 0 } else { count }
+        self.rq.posted()
     }
 
     fn bump_msn(&mut self) {
         self.msn = (self.msn + 1) & 0x00ff_ffff;
     }
 
-    /// Complete the current receive WQE and step to the next.
+    /// Complete the current receive WQE with a message.
     fn complete_receive(&mut self, qp: &QpInfo, cx: &mut Parts, cqe: Cqe) {
-        let index = self.rq_next;
-        let wr_id = recv_wr_id(self.image.load(&self.rq, index));
-        self.rq_next = index.wrapping_add(1);
-        let Ok(permit) = cx.cqs.reserve(qp.recv_cq) else { return };
-        let flags = cqe.flags | CqeFlags::RECV.bits();
-        let timestamp = cx.now.as_nanos();
-        cx.cqs.complete(
-            permit,
-            Cqe {
-                wr_id,
-                timestamp,
-                qpn: qp.qpn,
-                flags,
-                ..cqe
-            },
-        );
-        cx.counters.cqes_written += 1;
+        self.rq.complete(qp, cx, cqe);
         cx.counters.rdma_recvs += 1;
-    }
-
-    /// The current receive WQE fails.
-    fn fail_receive(&mut self, qp: &QpInfo, cx: &mut Parts, status: WcStatus) {
-        let cqe = Cqe {
-            opcode: WcOpcode::Recv as u8,
-            status: status as u8,
-            ..Cqe::default()
-        };
-        self.complete_receive(qp, cx, cqe);
     }
 
     /// Flush every receive WQE.
     pub(super) fn flush(&mut self, qp: &QpInfo, cx: &mut Parts) {
-        for _ in 0..self.posted() {
-            self.fail_receive(qp, cx, WcStatus::WrFlushErr);
-        }
+        self.rq.flush(qp, cx);
     }
 }
 

@@ -3,7 +3,6 @@
 use super::super::memory::list_length;
 use super::super::parts::Parts;
 use super::super::qp::QpInfo;
-use super::super::wqe::RecvWqe;
 use super::admit::{Executed, Refusal};
 use super::{Inbound, Responder};
 use crate::host_if::cqe::{Cqe, CqeFlags, WcOpcode, WcStatus};
@@ -34,7 +33,7 @@ impl Responder {
         let length = packet.payload.len() as u64;
         let last = info.place.is_end();
         if let Err((status, code)) = self.place(qp, cx, received, packet.payload, last) {
-            self.fail_receive(qp, cx, status);
+            self.rq.fail(qp, cx, status);
             self.inbound = Inbound::Idle;
             return Err(Refusal::Receive(code));
         }
@@ -68,7 +67,9 @@ impl Responder {
         payload: &[u8],
         last: bool,
     ) -> Result<(), (WcStatus, NakCode)> {
-        let wqe = RecvWqe::decode(self.image.load(&self.rq, self.rq_next))
+        let wqe = self
+            .rq
+            .current()
             .map_err(|_| (WcStatus::LocQpOpErr, NakCode::RemoteOperational))?;
         if wqe.list.len() > qp.max_recv_sge as usize {
             return Err((WcStatus::LocQpOpErr, NakCode::RemoteOperational));

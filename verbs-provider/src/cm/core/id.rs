@@ -180,11 +180,11 @@ impl Core {
             Endpoint::ServiceRequest(request) => self.abandon_service_request(request),
             Endpoint::ServiceReply(request) => self.abandon_service_reply(&request),
         }
-        if let Some(src) = id.src.filter(|_| id.owns_port) {
-            if self.ports.release(id.space, src.port(), handle) {
-                self.timers
-                    .insert((self.now + CLOSING, Timer::Port(id.space, src.port())));
-            }
+        if let Some(src) = id.src.filter(|_| id.owns_port)
+            && self.ports.release(id.space, src.port(), handle)
+        {
+            let timer = Timer::Port(id.space, src.port());
+            self.timers.insert((self.now + CLOSING, timer));
         }
         Ok(Response::EventsReported(id.events_reported))
     }
