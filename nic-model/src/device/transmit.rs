@@ -166,6 +166,10 @@ impl Nic {
             let mut faulty = false;
             while burst.next < burst.end {
                 if batch.bytes.len() + largest > allowed {
+                    if !batch.is_empty() {
+                        // This batch is as large as it may get; what the next may hold is asked anew.
+                        self.burst = Some(burst);
+                    }
                     break;
                 }
                 let emitted = match role {

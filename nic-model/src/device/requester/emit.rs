@@ -41,6 +41,23 @@ impl Requester {
         (index < self.offered).then_some(index)
     }
 
+    /// As [`Self::locate`], looking first where the last packet came from: bursts run on.
+    #[inline]
+    fn locate_next(&mut self, seg: SegNo) -> Option<usize> {
+        let first = self.inflight.front()?;
+        let near = self.emitted_wqe.wrapping_sub(first.wqe) as usize;
+        let owns = |index: &usize| {
+            let message = self.inflight.get(*index);
+            message.is_some_and(|message| (message.first_seg..message.end_seg()).contains(&seg))
+        };
+        let index = match [near, near.wrapping_add(1)].into_iter().find(owns) {
+            Some(index) if index < self.offered => index,
+            _ => self.locate(seg)?,
+        };
+        self.emitted_wqe = self.inflight[index].wqe;
+        Some(index)
+    }
+
     /// UDP payload bytes of a segment, for Tonic's credit.
     pub(in crate::device) fn segment_length(&self, qp: &QpInfo, seg: SegNo) -> u32 {
         const OVERHEAD: u32 = 32;
@@ -65,7 +82,7 @@ impl Requester {
         seg: SegNo,
         batch: &mut TxBatch,
     ) -> Emitted {
-        let Some(index) = self.locate(seg) else {
+        let Some(index) = self.locate_next(seg) else {
             return Emitted::Nothing;
         };
         let message = self.inflight[index];

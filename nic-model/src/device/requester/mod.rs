@@ -60,6 +60,8 @@ pub(super) struct Requester {
     next_seg: SegNo,
     /// Highest segment ever emitted, plus one: an ACK beyond it is a lie.
     sent_seg: SegNo,
+    /// WQE of the packet emitted last.
+    emitted_wqe: u32,
     /// Segments before this one are acknowledged.
     acked_seg: SegNo,
     /// `acked_seg` at the last NAK that made the requester go back.
@@ -86,6 +88,7 @@ impl Requester {
             next_psn: Psn::new(0),
             next_seg: 0,
             sent_seg: 0,
+            emitted_wqe: 0,
             acked_seg: 0,
             refused_seg: 0,
             flow: None,

@@ -263,6 +263,11 @@ impl Core {
             .min()
     }
 
+    /// Whether messages to other processes wait for room, or steering is being repaired.
+    pub(super) fn host_waits(&self) -> bool {
+        self.slot.next_flush().is_some() || self.steering.iter().any(|steering| steering.next_timeout().is_some())
+    }
+
     /// See now and then whether the guardian is still there.
     pub(super) fn poll_guardian(&mut self, now: Time) {
         if let Some(guardian) = self.guardian.as_mut().filter(|_| now >= self.guardian_due) {

@@ -105,6 +105,8 @@ pub struct Engine {
     slot: u8,
     gids: Vec<IpAddr>,
     application: Application,
+    /// Messages to other processes wait, or steering is being repaired: only the thread sees to that.
+    host_waits: AtomicBool,
     /// Sockets, slot and what the thread waits with.
     descriptors: Vec<RawFd>,
     /// The parent's engine in a forked child: nothing may be touched.
@@ -153,6 +155,7 @@ impl Engine {
             waiter,
             clock,
             application: Application::default(),
+            host_waits: AtomicBool::new(false),
             descriptors,
             inert: AtomicBool::new(false),
         });
@@ -346,6 +349,7 @@ impl Engine {
             let told = core.take_told();
             told_anything |= !told.events.is_empty() || !told.mads.is_empty();
             let deadline = core.next_deadline(self.clock);
+            self.host_waits.store(core.host_waits(), Ordering::Relaxed);
             drop(core);
             if let Some(deadline) = deadline {
                 self.waiter.alarm_by(deadline, now);

@@ -154,11 +154,12 @@ fn run(engine: &Weak<Engine>) {
             }
         };
         let mut messages = false;
+        let mut wanted = false;
         for event in &events[..count] {
             match event.data() {
-                TIMER => engine.on_timer(&mut seen_calls),
+                TIMER => wanted |= engine.on_timer(&mut seen_calls),
                 SLOT => messages = true,
-                SOCKET => {}
+                SOCKET => wanted = true,
                 token => {
                     let fd = RawFd::try_from(token & 0xffff_ffff).unwrap_or(-1);
                     let callback = engine.waiter.watched.lock().get(&fd).cloned();
@@ -167,6 +168,9 @@ fn run(engine: &Weak<Engine>) {
                     }
                 }
             }
+        }
+        if !wanted && !messages {
+            continue;
         }
         let calls = engine.application.calls();
         if engine.work(messages) && calls == last_calls {
@@ -177,8 +181,10 @@ fn run(engine: &Weak<Engine>) {
 }
 
 impl Engine {
-    /// The timer went off: see whether an application still polls, run the service's timers.
-    fn on_timer(&self, seen_calls: &mut u32) {
+    /// The timer went off: see whether an application still polls, run the service's timers. Returns whether the device
+    /// may need the thread; one that an application drives does not.
+    fn on_timer(&self, seen_calls: &mut u32) -> bool {
+        let mut driven = false;
         let _ = self.waiter.timer.wait();
         self.waiter.alarm.store(u64::MAX, Ordering::Release);
         let calls = self.application.calls();
@@ -186,6 +192,7 @@ impl Engine {
             if calls == *seen_calls {
                 self.take_sockets_back();
             } else {
+                driven = true;
                 let again = self.now() + POLLING_CHECK;
                 self.waiter.alarm_by(again, self.now());
             }
@@ -196,6 +203,7 @@ impl Engine {
             self.service.handle_timeout(now);
         }
         self.wake();
+        !driven || self.host_waits.load(Ordering::Relaxed)
     }
 
     /// Do what there is to do. Returns whether packets came that nobody here waits for: the process is a passive target.
@@ -203,7 +211,7 @@ impl Engine {
         let receive = self.waiter.is_watching_sockets();
         let Some(mut core) = self.lock() else { return false };
         let now = self.now();
-        if messages || core.slot.next_flush().is_some() || core.steering.iter().any(|s| s.next_timeout().is_some()) {
+        if messages || core.host_waits() {
             core.receive_messages(now);
         }
         core.poll_guardian(now);
